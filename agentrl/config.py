@@ -1,0 +1,227 @@
+"""The schema of a run: every field of a YAML recipe, its default, its bounds and one line of meaning.
+
+Reading YAML, command-line overrides and one-line error messages live in `agentrl.configfile`; what follows from a
+config (turns per update, optimizer steps) is computed here, so that `--dry-run` and the trainer cannot disagree.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A group of fields: unknown keys and silent type changes are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class GameConfig(Section):
+    """Which game is played."""
+
+    id: str = Field(description="NAME/TASK as `agentrl games` lists it, e.g. babyai/goto")
+    options: dict[str, Any] = Field(default={}, description="keyword arguments of the game, e.g. {reward: binary}")
+
+
+class NewModelConfig(Section):
+    """A small Qwen2-architecture model with a tokenizer made from the game's own text."""
+
+    hidden_size: Positive = 64
+    layers: Positive = 2
+    heads: Positive = 4
+    kv_heads: Positive = 2
+    ffn_size: Positive = 192
+    vocab_size: Annotated[int, Field(ge=260)] = 512
+    max_positions: Positive = 2048
+    tie_embeddings: bool = True
+
+
+class ModelConfig(Section):
+    """The language model and its critic."""
+
+    path: str | None = Field(default=None, description="Hugging Face name or folder; none: a new small model (`new`)")
+    new: NewModelConfig = Field(default=NewModelConfig(), description="shape of the new model, used if path is none")
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="dtype of the stored weights")
+    precision: Literal["no", "bf16"] = Field(default="no", description="autocast of Accelerate; the value head stays fp32")
+    attention: Literal["eager", "sdpa", "flash_attention_2"] = "sdpa"
+    critic: Literal["value_head", "separate"] = Field(
+        default="value_head", description="value head on the policy's trunk, or a second model of its own"
+    )
+    gradient_checkpointing: bool = False
+    trust_remote_code: bool = False
+
+
+class PromptConfig(Section):
+    """How a game's text becomes messages, and how many tokens they may take."""
+
+    style: str = Field(default="action", description="template in prompts/styles, or a path to a YAML file")
+    history: NonNegative = Field(default=1, description="n: past turns kept beside the current observation")
+    keep: str = Field(
+        default="whole",
+        pattern=r"^(whole|action|newest:[1-9]\d*)$",
+        description="what is kept of past replies: whole | action | newest:K (K newest whole, older ones action only)",
+    )
+    memory: str | None = Field(default=None, description="dotted path of a Memory class of one's own")
+    max_prompt_tokens: Positive = 1024
+
+
+class EngineConfig(Section):
+    """How replies are sampled."""
+
+    name: Literal["transformers"] = "transformers"
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    max_reply_tokens: Positive = 16
+    constrain: Literal["none", "actions"] = Field(
+        default="none", description="actions: only legal actions can be sampled (after ACTION: in styles that reason)"
+    )
+    batch_size: Positive = Field(default=256, description="most prompts in one forward pass")
+    top_p: float = Field(default=1.0, description="refused below 1: the trained distribution must be the sampled one")
+    top_k: int = Field(default=0, description="refused above 0, as top_p")
+
+
+class BatchConfig(Section):
+    """Fixed-turn batches: every update trains on num_envs * turns_per_env turns."""
+
+    num_envs: Positive = 32
+    turns_per_env: Positive = 32
+    updates: Positive = Field(default=100, description="policy updates; critic warm-up comes on top")
+
+
+class AlgorithmConfig(Section):
+    """Dual-discount GAE and PPO."""
+
+    gamma_step: Fraction = 0.99
+    lambda_step: Fraction = 0.95
+    gamma_token: Fraction = 1.0
+    lambda_token: Fraction = 1.0
+    epochs: Positive = 1
+    minibatches: Positive = Field(default=4, description="optimizer steps an epoch")
+    clip_low: Fraction = Field(default=0.2, description="ratio is clipped below 1 - clip_low")
+    clip_high: Rate = Field(default=0.2, description="ratio is clipped above 1 + clip_high")
+    dual_clip: Annotated[float, Field(gt=1)] | None = Field(default=3.0, description="bound for negative advantages")
+    value_clip: Annotated[float, Field(gt=0)] | None = Field(default=0.5, description="clip range of value updates")
+    value_coef: Rate = 0.5
+    first_position_weight: Rate = Field(default=3.0, description="weight of the value loss at a turn's first position")
+    entropy_coef: Rate = 0.0
+    kl_coef: Rate = 0.0
+    kl_kind: Literal["reward", "loss"] = Field(default="reward", description="k1 inside the reward, or k3 as a loss")
+    whiten_advantages: bool = True
+    format_penalty: Rate = Field(default=0.1, description="subtracted from the reward of a turn without a legal action")
+    is_correction_cap: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="cap of truncated importance weights, trainer over sampler; none: off"
+    )
+
+
+class CriticWarmupConfig(Section):
+    """Critic pre-training: the policy stays frozen, bit for bit."""
+
+    max_updates: NonNegative = Field(default=0, description="most warm-up updates; 0: none")
+    explained_variance: Annotated[float, Field(le=1)] = Field(
+        default=0.5, description="stop once the value explains this much of a batch it has not seen"
+    )
+    epochs: Positive = Field(default=1, description="passes over each warm-up batch")
+
+
+class OptimizerConfig(Section):
+    """AdamW."""
+
+    lr: Rate = Field(default=1e-6, description="learning rate of the policy")
+    value_lr: Rate = Field(default=1e-5, description="learning rate of the value head or critic")
+    weight_decay: Rate = 0.01
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0)] = 1e-8
+    warmup_steps: NonNegative = Field(default=0, description="optimizer steps over which the rates rise from 0")
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    micro_batch_turns: Positive = Field(default=32, description="turns in one forward-backward pass")
+
+
+class ImitationConfig(Section):
+    """Supervised warm start from the game's scripted player; off at 0 episodes."""
+
+    episodes: NonNegative = 0
+    epochs: Positive = 4
+    lr: Rate = 1e-3
+    batch_turns: Positive = 64
+
+
+class EvaluationConfig(Section):
+    """Held-out episodes: fixed seeds, never used in training, each played to its end."""
+
+    episodes: NonNegative = Field(default=64, description="seeds 0..N-1 of the held-out range; 0: no evaluation")
+    num_envs: Positive = 64
+    every: NonNegative = Field(default=0, description="also evaluate every K updates; 0: only before and after")
+    greedy: bool = Field(default=True, description="report the greedy policy beside the sampled one")
+    random: bool = Field(default=True, description="report a uniformly random player beside it")
+    keep_episodes: NonNegative = Field(default=3, description="whole episodes written for the report")
+
+
+class CheckpointConfig(Section):
+    """What is written for resuming."""
+
+    every: NonNegative = Field(default=10, description="updates between checkpoints; 0: only at the end")
+    keep: Positive = Field(default=2, description="newest checkpoints kept")
+
+
+class TrackingConfig(Section):
+    """Where metrics and turns go beside metrics.jsonl."""
+
+    backends: list[Literal["tensorboard", "trackio", "wandb"]] = ["tensorboard"]
+    project: str = "agentrl"
+    turns_every: NonNegative = Field(default=25, description="write every K-th update's turns to turns/; 0: never")
+
+
+class Config(Section):
+    """One training run."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run's folder below output_dir")
+    output_dir: str = "runs"
+    seed: NonNegative = 0
+    torch_threads: NonNegative = Field(default=1, description="CPU threads of torch; 0: torch's own choice")
+    max_error_rate: Fraction = Field(default=0.1, description="the run stops when more of a batch's turns broke")
+    game: GameConfig
+    model: ModelConfig = ModelConfig()
+    prompt: PromptConfig = PromptConfig()
+    engine: EngineConfig = EngineConfig()
+    batch: BatchConfig = BatchConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    critic_warmup: CriticWarmupConfig = CriticWarmupConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    imitation: ImitationConfig = ImitationConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @property
+    def turns_per_update(self) -> int:
+        return self.batch.num_envs * self.batch.turns_per_env
+
+    @property
+    def optimizer_steps_per_update(self) -> int:
+        return self.algorithm.epochs * self.algorithm.minibatches
+
+    @property
+    def policy_steps(self) -> int:
+        return self.batch.updates * self.optimizer_steps_per_update
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Config":
+        if self.engine.top_p != 1.0:
+            raise ValueError(f"engine.top_p = {self.engine.top_p}: training needs top_p = 1 (logprobs are of the whole vocabulary)")
+        if self.engine.top_k != 0:
+            raise ValueError(f"engine.top_k = {self.engine.top_k}: training needs top_k = 0 (logprobs are of the whole vocabulary)")
+        if self.algorithm.minibatches > self.turns_per_update:
+            raise ValueError(
+                f"algorithm.minibatches = {self.algorithm.minibatches}: at most one a turn, "
+                f"and batch.num_envs * batch.turns_per_env = {self.turns_per_update}"
+            )
+        if self.model.path is None and self.prompt.max_prompt_tokens + self.engine.max_reply_tokens > self.model.new.max_positions:
+            raise ValueError(
+                f"prompt.max_prompt_tokens + engine.max_reply_tokens = "
+                f"{self.prompt.max_prompt_tokens + self.engine.max_reply_tokens}: over model.new.max_positions = {self.model.new.max_positions}"
+            )
+        return self
