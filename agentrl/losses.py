@@ -1,0 +1,146 @@
+"""Losses of an optimizer step: pure functions over the reply tokens of one micro-batch.
+
+Shapes: every tensor suffixed R is 1-D over the micro-batch's reply tokens; masks are bool. Each loss is the sum over
+masked tokens divided by `denominator`, the count of masked tokens in the whole optimizer minibatch on all ranks, so
+that gradients summed over micro-batches and ranks do not depend on how the minibatch was cut. (An averaging all-reduce,
+as DDP's, wants the loss times the world size.) Statistics are detached sums over masked tokens, to divide by counts.
+Whatever stands outside a mask, NaN and inf included, has no influence and receives gradient 0.
+"""
+
+import torch
+from torch import Tensor
+
+Stats = dict[str, Tensor]
+
+MAX_LOG_RATIO = 20.0
+"""Log ratios are clamped to this size before exp: beyond it exp overflows, and an unselected branch gives 0 * inf."""
+
+
+def policy_loss(
+    logprobs_R: Tensor,
+    old_logprobs_R: Tensor,
+    advantages_R: Tensor,
+    mask_R: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None,
+    denominator: float,
+    weights_R: Tensor | None = None,
+) -> tuple[Tensor, Stats]:
+    """PPO's clipped surrogate -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), r = exp(logprob - old logprob).
+
+    Clipping: Schulman et al. 2017, arXiv 1707.06347; separate bounds: DAPO, arXiv 2503.14476. Dual clip (Ye et al.
+    2020, arXiv 1912.09729) bounds the loss of a negative advantage by dual_clip * |A|, whatever r; None: no bound.
+    `weights_R` (see `truncated_importance_weights`) multiply each token's loss.
+
+    Stats: clip_fraction and dual_clip_fraction, tokens whose loss the bound changed; approx_kl, the k3 estimate of
+    KL(old, new).
+    """
+    log_ratio_R = _log_ratio(logprobs_R, old_logprobs_R, mask_R)
+    advantages_R = advantages_R.masked_fill(~mask_R, 0.0)
+    ratio_R = log_ratio_R.exp()
+    free_R = -advantages_R * ratio_R
+    bounded_R = -advantages_R * ratio_R.clamp(1.0 - clip_low, 1.0 + clip_high)
+    loss_R = torch.maximum(free_R, bounded_R)
+    clipped_R = bounded_R > free_R
+    dual_clipped_R = torch.zeros_like(mask_R)
+    if dual_clip is not None:
+        ceiling_R = -advantages_R * dual_clip
+        dual_clipped_R = (advantages_R < 0) & (loss_R > ceiling_R)
+        loss_R = torch.where(dual_clipped_R, ceiling_R, loss_R)
+    if weights_R is not None:
+        loss_R = loss_R * weights_R.masked_fill(~mask_R, 0.0)
+    stats = {
+        "clip_fraction": clipped_R.sum(),
+        "dual_clip_fraction": dual_clipped_R.sum(),
+        "approx_kl": _k3(log_ratio_R.detach()).sum(),
+    }
+    return _normalised(loss_R, denominator), stats
+
+
+def value_loss(
+    values_R: Tensor,
+    old_values_R: Tensor,
+    returns_R: Tensor,
+    mask_R: Tensor,
+    first_R: Tensor,
+    *,
+    clip: float | None,
+    first_position_weight: float,
+    denominator: float,
+) -> tuple[Tensor, Stats]:
+    """Clipped value loss 0.5 * max((V - G)^2, (V_clip - G)^2), V_clip within `clip` of the old value; None: unclipped.
+
+    The clipping is that of PPO's first code (Huang et al. 2022, "The 37 Implementation Details of PPO"). `first_R`
+    marks each turn's first position, whose value bootstraps the turn before: its loss is multiplied by
+    `first_position_weight`, while the denominator stays the count of tokens.
+
+    Stats: value_clip_fraction, tokens whose loss the bound changed.
+    """
+    error_R = (values_R - returns_R).masked_fill(~mask_R, 0.0)
+    square_R = error_R.square()
+    clipped_R = torch.zeros_like(mask_R)
+    if clip is not None:
+        # Not old + clamp(V - old): between these bounds V itself comes back, without a rounding error.
+        bounded_R = torch.clamp(values_R, old_values_R - clip, old_values_R + clip)
+        bounded_square_R = (bounded_R - returns_R).masked_fill(~mask_R, 0.0).square()
+        clipped_R = bounded_square_R > square_R
+        square_R = torch.maximum(square_R, bounded_square_R)
+    weight_R = torch.where(first_R, first_position_weight, 1.0)
+    return _normalised(0.5 * weight_R * square_R, denominator), {"value_clip_fraction": clipped_R.sum()}
+
+
+def entropy_bonus(entropy_R: Tensor, mask_R: Tensor, denominator: float) -> Tensor:
+    """Mean entropy of the masked positions, to be subtracted from the loss (Mnih et al. 2016, arXiv 1602.01783)."""
+    return _normalised(entropy_R.masked_fill(~mask_R, 0.0), denominator)
+
+
+def kl_k3_loss(logprobs_R: Tensor, reference_R: Tensor, mask_R: Tensor, denominator: float) -> Tensor:
+    """Mean k3 estimate of KL(policy, reference), never negative, as GRPO adds it to the loss (arXiv 2402.03300)."""
+    return _normalised(_k3(_log_ratio(reference_R, logprobs_R, mask_R)), denominator)
+
+
+def truncated_importance_weights(trainer_logprobs_R: Tensor, sampler_logprobs_R: Tensor, cap: float) -> Tensor:
+    """min(trainer probability / sampler probability, cap) of each token, detached (Ionides 2008).
+
+    Equal logprobs give exactly 1 (for a cap of at least 1), and a loss times 1 is the same to the bit.
+    """
+    return (trainer_logprobs_R - sampler_logprobs_R).detach().exp().clamp(max=cap)
+
+
+def mismatch_stats(trainer_logprobs_R: Tensor, sampler_logprobs_R: Tensor, mask_R: Tensor) -> dict[str, float]:
+    """How far the trainer's logprobs are from the sampler's, over the masked tokens.
+
+    logprob_diff/mean and /max of the absolute difference, logprob_diff/k3 the k3 estimate of KL(sampler, trainer), and
+    effective_sample_size (sum w)^2 / (R sum w^2) of the weights w = trainer / sampler: 1 if all are equal, 1/R if one
+    token carries all the weight. Without a masked token: no difference.
+    """
+    diff_M = (trainer_logprobs_R - sampler_logprobs_R).detach()[mask_R].double()
+    if not diff_M.numel():
+        return {"logprob_diff/mean": 0.0, "logprob_diff/max": 0.0, "logprob_diff/k3": 0.0, "effective_sample_size": 1.0}
+    weight_M = (diff_M - diff_M.max()).exp()  # a common factor cancels, and nothing overflows
+    return {
+        "logprob_diff/mean": diff_M.abs().mean().item(),
+        "logprob_diff/max": diff_M.abs().max().item(),
+        "logprob_diff/k3": _k3(diff_M.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)).mean().item(),
+        "effective_sample_size": (weight_M.sum().square() / (weight_M.square().sum() * len(weight_M))).item(),
+    }
+
+
+def _log_ratio(logprobs_R: Tensor, base_R: Tensor, mask_R: Tensor) -> Tensor:
+    """logprobs - base, clamped, and 0 outside the mask: filled before exp, so that no gradient is 0 * inf."""
+    return (logprobs_R - base_R).masked_fill(~mask_R, 0.0).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+def _k3(log_ratio_R: Tensor) -> Tensor:
+    """(r - 1) - log r, an estimate of KL(q, p) from samples of q, r = p / q (joschu.net/blog/kl-approx.html).
+
+    expm1 keeps small ratios exact; its last bit may still fall below log r, hence the clamp at 0.
+    """
+    return (log_ratio_R.expm1() - log_ratio_R).clamp(min=0.0)
+
+
+def _normalised(loss_R: Tensor, denominator: float) -> Tensor:
+    """Sum over the denominator. A minibatch without one masked token sums to 0 and stays 0, not 0 / 0."""
+    return loss_R.sum() / max(denominator, 1)
