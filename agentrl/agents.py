@@ -1,0 +1,73 @@
+"""Who plays: the model, a uniformly random player, or the game's scripted player. All answer a list of game slots."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agentrl.engines.base import Engine, Reply, Request, Sampling
+from agentrl.envs import ScriptedPlayer
+from agentrl.episode import GameSlot
+from agentrl.errors import UserError
+from agentrl.seeding import key, uniforms
+
+
+class Agent(Protocol):
+    """Answers each slot's current prompt."""
+
+    def act(self, slots: Sequence[GameSlot]) -> list[Reply]: ...
+
+
+class ModelAgent:
+    """The model behind an engine. Draws are keyed by (seed, slot, episode, turn): the batch's make-up changes none.
+
+    `stream` keeps the draws of training and evaluation apart.
+    """
+
+    def __init__(self, engine: Engine, sampling: Sampling, seed: int, stream: str = "sample") -> None:
+        self.engine = engine
+        self.sampling = sampling
+        self.seed = seed
+        self.stream = stream
+
+    def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
+        return self.engine.generate([self._request(slot) for slot in slots])
+
+    def _request(self, slot: GameSlot) -> Request:
+        seed = key(self.stream, self.seed, slot.index, slot.episode, slot.turn)
+        return Request(slot.prompt.messages, slot.prompt.ids, self.sampling, slot.legal, seed)
+
+
+class RandomAgent:
+    """A uniformly random legal action each turn."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
+        return [Reply(slot.prompter.reply_for(self._action(slot))) for slot in slots]
+
+    def _action(self, slot: GameSlot) -> str:
+        if slot.legal is None:
+            raise UserError(
+                f"{slot.game_id} takes free text: there is no uniformly random player (evaluation.random: false)"
+            )
+        draw = uniforms(key("random_player", self.seed, slot.index, slot.episode, slot.turn), 1)[0]
+        return slot.legal[int(draw * len(slot.legal))]
+
+
+class ScriptedAgent:
+    """The game's own scripted player, started anew with each episode."""
+
+    def __init__(self) -> None:
+        self._players: dict[int, tuple[int, ScriptedPlayer]] = {}
+
+    def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
+        return [Reply(slot.prompter.reply_for(self._player(slot)())) for slot in slots]
+
+    def _player(self, slot: GameSlot) -> ScriptedPlayer:
+        episode, player = self._players.get(slot.index, (-1, None))
+        if player is None or episode != slot.episode:
+            player = slot.game.scripted_player()
+            if player is None:
+                raise UserError(f"game.id = {slot.game_id}: this game has no scripted player to imitate")
+            self._players[slot.index] = (slot.episode, player)
+        return player

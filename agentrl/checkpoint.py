@@ -1,0 +1,159 @@
+"""Checkpoints: everything that makes N updates + kill + resume + N updates equal 2N updates, to the bit.
+
+A checkpoint is a Hugging Face folder (model and tokenizer) with value.safetensors, optimizer.safetensors, rng.safetensors
+and state.json beside it, one games-RANK.json a process. It is written under a temporary name, fsynced and renamed: a folder
+named step-N is always whole. Nothing in it is pickled.
+"""
+
+import json
+import os
+import random
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerBase
+
+from agentrl.episode import SlotState
+from agentrl.errors import UserError
+from agentrl.learner import Learner
+from agentrl.policy import load_values, save_policy
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands at an update's boundary."""
+
+    update: int = 0
+    warmup_updates: int = 0
+    warmup_done: bool = False
+    turns: int = 0
+    episodes: int = 0
+    policy_version: int = 0
+    seconds: float = 0.0
+    evaluations: dict[str, Any] = field(default_factory=dict)
+
+
+def checkpoints(run_dir: Path) -> list[Path]:
+    """Finished checkpoints of a run, oldest first."""
+    found = [p for p in (run_dir / "checkpoints").glob("step-*") if p.name.removeprefix("step-").isdigit()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+
+
+def save(
+    run_dir: Path,
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    progress: Progress,
+    games: list[SlotState],
+    keep: int,
+) -> Path:
+    """Write checkpoints/step-N, N being the number of finished updates; older ones beyond `keep` are removed.
+
+    Every process calls it: each writes its own games, the main one everything else.
+    """
+    accelerator = learner.accelerator
+    final = run_dir / "checkpoints" / f"step-{progress.update}"
+    temporary = final.with_name(f".writing-{final.name}")
+    if accelerator.is_main_process:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+    accelerator.wait_for_everyone()
+    (temporary / f"games-{accelerator.process_index}.json").write_text(json.dumps(games))
+    save_file(_rng_tensors(), temporary / f"rng-{accelerator.process_index}.safetensors")
+    if accelerator.is_main_process:
+        save_policy(learner.raw_model, tokenizer, temporary)
+        save_file(_optimizer_tensors(learner), temporary / "optimizer.safetensors")
+        counters = {"policy_steps": learner.policy_steps, "value_steps": learner.value_steps}
+        state = {"progress": asdict(progress), "learner": counters, "processes": accelerator.num_processes}
+        (temporary / "state.json").write_text(json.dumps(state))
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        for path in [*temporary.iterdir(), temporary]:
+            _fsync(path)
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+        _fsync(final.parent)
+        for old in checkpoints(run_dir)[:-keep]:
+            shutil.rmtree(old)
+    accelerator.wait_for_everyone()
+    return final
+
+
+def load(directory: Path, learner: Learner) -> tuple[Progress, list[SlotState]]:
+    """Restore value head, optimizer, generators and counters; the language model was loaded from the same folder.
+
+    Raises:
+        UserError: the checkpoint was written by another number of processes, or lacks a tensor.
+    """
+    state = json.loads((directory / "state.json").read_text())
+    rank, count = learner.ranks.index, learner.ranks.count
+    if state["processes"] != count:
+        raise UserError(f"{directory} was written by {state['processes']} processes: resume with as many, not {count}")
+    load_values(learner.raw_model, directory)
+    _load_optimizer(learner, load_file(directory / "optimizer.safetensors"))
+    learner.policy_steps = state["learner"]["policy_steps"]
+    learner.value_steps = state["learner"]["value_steps"]
+    _set_rng(load_file(directory / f"rng-{rank}.safetensors"))
+    games: list[SlotState] = json.loads((directory / f"games-{rank}.json").read_text())
+    return Progress(**state["progress"]), games
+
+
+def _optimizer_tensors(learner: Learner) -> dict[str, torch.Tensor]:
+    """Adam's moments by parameter name: "NAME/exp_avg" and so on. Parameters that were never stepped have none."""
+    state = learner.optimizer.state
+    return {
+        f"{name}/{part}": tensor.detach().contiguous()
+        for name, parameter in learner.raw_model.named_parameters()
+        for part, tensor in state.get(parameter, {}).items()
+    }
+
+
+def _load_optimizer(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
+    parameters = dict(learner.raw_model.named_parameters())
+    for full_name, tensor in tensors.items():
+        name, part = full_name.rsplit("/", 1)
+        if name not in parameters:
+            raise UserError(f"optimizer.safetensors knows {name}, which the model does not have")
+        parameter = parameters[name]
+        value = tensor if part == "step" else tensor.to(parameter.device)
+        learner.optimizer.state[parameter][part] = value
+
+
+def _rng_tensors() -> dict[str, torch.Tensor]:
+    version, words, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    tensors = {
+        "torch": torch.get_rng_state(),
+        "python": torch.tensor([version, *words], dtype=torch.int64),
+        "python_gauss": torch.tensor([float("nan") if gauss is None else gauss], dtype=torch.float64),
+        "numpy": torch.from_numpy(np.asarray(keys, dtype=np.int64)),
+        "numpy_rest": torch.tensor([position, has_gauss, cached], dtype=torch.float64),
+    }
+    for index in range(torch.cuda.device_count()):
+        tensors[f"cuda-{index}"] = torch.cuda.get_rng_state(index)
+    return tensors
+
+
+def _set_rng(tensors: dict[str, torch.Tensor]) -> None:
+    torch.set_rng_state(tensors["torch"])
+    version, *words = tensors["python"].tolist()
+    gauss = float(tensors["python_gauss"])
+    random.setstate((version, tuple(words), None if np.isnan(gauss) else gauss))
+    position, has_gauss, cached = tensors["numpy_rest"].tolist()
+    np.random.set_state(("MT19937", tensors["numpy"].numpy().astype(np.uint32), int(position), int(has_gauss), cached))
+    for index in range(torch.cuda.device_count()):
+        if f"cuda-{index}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"cuda-{index}"], index)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

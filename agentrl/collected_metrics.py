@@ -1,0 +1,54 @@
+"""What a batch's turns and finished episodes say, over all processes: the `episode/` and `turns/` metrics."""
+
+import numpy as np
+
+from agentrl.collector import Collected
+from agentrl.ranks import Ranks
+
+
+def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
+    """Means over the episodes that ended in this batch (absent if none did) and fractions over its turns.
+
+    `episode/success` is absent where no game says what success is. Returns are the game's own, without penalties.
+    """
+    episodes = [
+        (
+            e.game_return,
+            e.length,
+            np.nan if e.success is None else e.success,
+            e.progression if e.progression is not None else np.nan,
+        )
+        for e in collected.episodes
+    ]
+    ended = ranks.concatenate(np.array(episodes, dtype=np.float64).reshape(-1, 4))
+    turns = ranks.concatenate(
+        np.array(
+            [
+                (
+                    not t.valid,
+                    t.finish_reason == "length",
+                    t.error is not None,
+                    t.dropped_turns > 0,
+                    len(t.prompt_ids),
+                    len(t.reply_ids),
+                )
+                for t in collected.turns
+            ],
+            dtype=np.float64,
+        )
+    )
+    turn_names = (
+        "invalid_fraction",
+        "length_stop_fraction",
+        "error_fraction",
+        "dropped_fraction",
+        "prompt_tokens",
+        "reply_tokens",
+    )
+    metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}
+    metrics["episode/count"] = float(len(ended))
+    for name, column in zip(("return", "length", "success", "progression"), ended.T, strict=True):
+        known = column[~np.isnan(column)]
+        if len(known):
+            metrics[f"episode/{name}"] = float(known.mean())
+    return metrics

@@ -1,0 +1,81 @@
+"""Fixed-turn batches: each of the games plays exactly `turns_per_env` turns, and lives on into the next batch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from agentrl.agents import Agent
+from agentrl.episode import Episode, GameSlot, SlotState
+from agentrl.records import Turn
+
+
+class Interrupted(Exception):
+    """The caller asked to stop between two turns."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """Turns grouped by slot, in time order; the episodes that ended among them; seconds spent in `generate` and `env`."""
+
+    turns: list[Turn]
+    episodes: list[Episode]
+    seconds: dict[str, float]
+
+
+def play_round(
+    slots: Sequence[GameSlot], agent: Agent, seconds: dict[str, float] | None = None
+) -> list[tuple[GameSlot, Turn, Episode | None]]:
+    """One turn of every slot: all prompts answered in one call, games stepped in index order."""
+    started = perf_counter()
+    fitting = [slot for slot in slots if not slot.overflow]
+    replies = dict(zip((slot.index for slot in fitting), agent.act(fitting), strict=True)) if fitting else {}
+    answered = perf_counter()
+    played = [(slot, *(slot.prompt_too_long() if slot.overflow else slot.play(replies[slot.index]))) for slot in slots]
+    if seconds is not None:
+        seconds["generate"] += answered - started
+        seconds["env"] += perf_counter() - answered
+    return played
+
+
+class Collector:
+    """Plays `slots` with `agent`. The slots' first episodes begin here, unless a state is restored instead."""
+
+    def __init__(self, slots: Sequence[GameSlot], agent: Agent, states: Sequence[SlotState] | None = None) -> None:
+        self.slots = slots
+        self.agent = agent
+        self.inexact: list[str] = []
+        if states is None:
+            for slot in slots:
+                slot.next_episode()
+        else:
+            restored = [slot.restore(state) for slot, state in zip(slots, states, strict=True)]
+            self.inexact = sorted({slot.game_id for slot, exact in zip(slots, restored, strict=True) if not exact})
+        self.mark_boundary()
+
+    def collect(self, turns_per_env: int, stop: Callable[[], bool] = lambda: False) -> Collected:
+        """Play exactly `turns_per_env` turns of every game.
+
+        Raises:
+            Interrupted: `stop` returned True between two rounds.
+            GameBroken: a game could not be reset.
+        """
+        by_slot: dict[int, list[Turn]] = {slot.index: [] for slot in self.slots}
+        episodes: list[Episode] = []
+        seconds = {"generate": 0.0, "env": 0.0}
+        for _ in range(turns_per_env):
+            if stop():
+                raise Interrupted
+            for slot, turn, episode in play_round(self.slots, self.agent, seconds):
+                by_slot[slot.index].append(turn)
+                if episode is not None:
+                    episodes.append(episode)
+                    slot.next_episode()
+        for slot in self.slots:
+            last = by_slot[slot.index][-1]
+            if not (last.terminated or last.truncated or last.error):
+                last.next_prompt_ids = slot.prompt.ids
+        return Collected([turn for turns in by_slot.values() for turn in turns], episodes, seconds)
+
+    def mark_boundary(self) -> None:
+        """Remember where the games stand now: `boundary`, which a checkpoint keeps."""
+        self.boundary = [slot.state() for slot in self.slots]

@@ -1,0 +1,89 @@
+"""Held-out episodes: seeds fixed beforehand, each played to its end, whoever finishes first."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from agentrl.agents import Agent
+from agentrl.collector import Interrupted, play_round
+from agentrl.episode import Episode, GameSlot
+from agentrl.seeding import held_out_seed
+from agentrl.statistics import bootstrap_mean, wilson
+
+Summary = dict[str, object]
+
+
+class MakeSlot(Protocol):
+    """Makes game slot `index`; `seeds` maps an episode number to a game seed, None after the last."""
+
+    def __call__(self, index: int, seeds: Callable[[int], int | None], *, evaluation: bool) -> GameSlot: ...
+
+
+def evaluate(
+    agent: Agent,
+    make_slot: MakeSlot,
+    numbers: Sequence[int],
+    num_envs: int,
+    on_episode: Callable[[Episode], None] = lambda episode: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Episode]:
+    """Play held-out episodes `numbers` to their end, up to `num_envs` at a time; returned in the order of `numbers`.
+
+    Every episode has a slot of its own, whose index is its number: neither its game nor its draws depend on how many
+    are played at a time.
+
+    Raises:
+        Interrupted: `stop` returned True between two rounds.
+    """
+    waiting = list(reversed(numbers))
+    finished: dict[int, Episode] = {}
+    active: list[GameSlot] = []
+
+    def finish(number: int, episode: Episode) -> None:
+        finished[number] = episode
+        on_episode(episode)
+
+    def refill() -> None:
+        while waiting and len(active) < num_envs:
+            number = waiting.pop()
+            slot = make_slot(number, lambda e, n=number: None if e else held_out_seed(n), evaluation=True)  # type: ignore[misc]
+            if slot.next_episode():
+                active.append(slot)
+            else:
+                finish(number, slot.failed_resets[0])
+
+    refill()
+    while active:
+        if stop():
+            raise Interrupted
+        for slot, _, episode in play_round(active, agent):
+            if episode is not None:
+                finish(slot.index, episode)
+                slot.close()
+        active = [slot for slot in active if slot.index not in finished]
+        refill()
+    return [finished[number] for number in numbers]
+
+
+def summarise(episodes: Sequence[Episode]) -> Summary:
+    """Success with its Wilson interval, return with a bootstrap interval over episodes, progression and length.
+
+    Episodes that broke count as episodes: without success where the word has a meaning, with the return they had.
+    """
+    successes = [bool(e.success) for e in episodes]
+    meaningful = any(e.success is not None for e in episodes)
+    returns = [e.game_return for e in episodes]
+    progressions = [e.progression for e in episodes if e.progression is not None]
+    turns = sum(e.length for e in episodes)
+    return {
+        "episodes": len(episodes),
+        "success": float(np.mean(successes)) if meaningful else None,
+        "success_ci95": list(wilson(sum(successes), len(episodes))) if meaningful else None,
+        "return": float(np.mean(returns)),
+        "return_ci95": list(bootstrap_mean(returns)),
+        "progression": float(np.mean(progressions)) if progressions else None,
+        "length": turns / len(episodes),
+        "invalid_fraction": sum(e.invalid_turns for e in episodes) / max(1, turns),
+        "errors": sum(e.error is not None for e in episodes),
+    }

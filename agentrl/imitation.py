@@ -1,0 +1,152 @@
+"""Supervised warm start: the model learns to answer as the game's scripted player does.
+
+Prompts and replies are built as in reinforcement learning, over the same legal sets, so that what is learned is what is
+sampled from afterwards.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from agentrl.agents import ScriptedAgent
+from agentrl.assembly import Parts
+from agentrl.collector import play_round
+from agentrl.config import Config, ImitationConfig
+from agentrl.constrain import ActionConstraint
+from agentrl.errors import UserError
+from agentrl.evaluation import MakeSlot
+from agentrl.policy import ActorCritic
+from agentrl.progress import track
+from agentrl.records import FREE, Turn, TurnBatch
+from agentrl.rows import micro_batches, turn_rows
+from agentrl.seeding import HELD_OUT, key, permutation
+
+
+def warm_start(parts: Parts, config: Config) -> dict[str, float]:
+    """Imitate the scripted player on `config.imitation.episodes` episodes; returns what came of it."""
+    section = config.imitation
+    with track(section.episodes, "scripted player", "episodes") as bar:
+        shown = demonstrate(
+            parts.games,
+            parts.tokenizer,
+            parts.end_id,
+            parts.constraint,
+            section.episodes,
+            config.seed,
+            lambda turns: bar.advance(),
+        )
+    steps = section.epochs * -(-len(shown.turns) // section.batch_turns)
+    with track(steps, "imitation", "steps") as bar:
+
+        def on_step(loss: float) -> None:
+            bar.text = f"loss {loss:.3f}"
+            bar.advance()
+
+        loss = imitate(parts.model, shown.turns, section, config.seed, on_step)
+    return {"turns": float(len(shown.turns)), "scripted_success": shown.success, "loss": loss}
+
+
+@dataclass(slots=True)
+class Demonstrations:
+    """Turns of the scripted player with token ids, and the fraction of its episodes that succeeded."""
+
+    turns: list[Turn]
+    success: float
+
+
+def demonstrate(
+    make_slot: MakeSlot,
+    tokenizer: PreTrainedTokenizerBase,
+    end_id: int,
+    constraint: ActionConstraint | None,
+    episodes: int,
+    seed: int,
+    on_episode: Callable[[int], None] = lambda turns: None,
+) -> Demonstrations:
+    """Let the scripted player play `episodes` training episodes."""
+    agent, turns, successes = ScriptedAgent(), [], 0
+
+    def game_seed(episode: int) -> int | None:
+        return key("imitation", seed, episode) % HELD_OUT if episode < episodes else None
+
+    slot = make_slot(0, game_seed, evaluation=False)
+    running = slot.next_episode()
+    while running:
+        legal = slot.legal
+        (_, turn, episode), *_ = play_round([slot], agent)
+        if turn.error is None:
+            _tokenise(turn, tokenizer, end_id, constraint, legal)
+            turns.append(turn)
+        if episode is not None:
+            successes += bool(episode.success)
+            on_episode(episode.length)
+            running = slot.next_episode()
+    slot.close()
+    return Demonstrations(turns, successes / episodes)
+
+
+def imitate(
+    model: ActorCritic,
+    turns: list[Turn],
+    config: ImitationConfig,
+    seed: int,
+    on_step: Callable[[float], None] = lambda loss: None,
+) -> float:
+    """Minimise the mean negative logprob of the demonstrated tokens; only the language model is trained.
+
+    Where a legal set leaves no choice there is nothing to learn. The learning rate falls linearly to 0.
+    Returns the mean loss of the last epoch.
+    """
+    batch = TurnBatch.from_turns(turns)
+    device = next(model.parameters()).device
+    optimizer = torch.optim.AdamW([p for _, p in model.policy_parameters()], lr=config.lr, weight_decay=0.01)
+    lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
+    steps = config.epochs * -(-len(turns) // config.batch_turns)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / steps)
+    model.train()
+    losses: list[float] = []
+    for epoch in range(config.epochs):
+        losses = []
+        order = permutation(key("imitation", seed, epoch, 1), len(turns))
+        for start in range(0, len(order), config.batch_turns):
+            which = order[start : start + config.batch_turns]
+            total = max(1, int(batch.policy_mask_R[np.isin(batch.turn_of_token_R, which)].sum()))
+            loss_sum = 0.0
+            for part in micro_batches(which, lengths_N, 64):
+                rows, _ = turn_rows(batch, part)
+                logprobs_C, _, _ = model(rows.to(device), 1.0, values=False)
+                loss = -logprobs_C.sum() / total
+                loss.backward()
+                loss_sum += float(loss.detach())
+            torch.nn.utils.clip_grad_norm_([p for _, p in model.policy_parameters()], 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            schedule.step()
+            losses.append(loss_sum)
+            on_step(loss_sum)
+    model.eval()
+    return float(np.mean(losses))
+
+
+def _tokenise(
+    turn: Turn,
+    tokenizer: PreTrainedTokenizerBase,
+    end_id: int,
+    constraint: ActionConstraint | None,
+    legal: tuple[str, ...] | None,
+) -> None:
+    """Give a scripted turn the ids that the sampler would have drawn for its text, with their legal sets."""
+    turn.reply_ids = [*tokenizer.encode(turn.reply_text, add_special_tokens=False), end_id]
+    turn.reply_logprobs = [0.0] * len(turn.reply_ids)
+    turn.reply_legal = [FREE] * len(turn.reply_ids)
+    if constraint is None or legal is None:
+        return
+    cursor = constraint.cursor(legal)
+    for j, token in enumerate(turn.reply_ids):
+        turn.reply_legal[j] = cursor.allowed
+        if cursor.allowed != FREE and token not in cursor.allowed:
+            raise UserError(f"{turn.game}: the scripted player's reply {turn.reply_text!r} is not a legal action")
+        cursor.advance(token)

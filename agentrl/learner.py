@@ -1,0 +1,211 @@
+"""PPO over minibatches of turns: the optimizer, and the losses brought together.
+
+Every sum is divided by the token count of the whole optimizer minibatch on all ranks, so that the gradient depends neither on
+the micro-batch size nor on the number of processes.
+"""
+
+import math
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from agentrl.config import Config, OptimizerConfig
+from agentrl.losses import entropy_bonus, kl_k3_loss, policy_loss, truncated_importance_weights, value_loss
+from agentrl.policy import ActorCritic, Rows
+from agentrl.ranks import Ranks
+from agentrl.records import TurnBatch
+from agentrl.rows import micro_batches, ragged_indices, turn_rows
+from agentrl.seeding import key, permutation
+from agentrl.targets import Scores, Targets, make_targets, score
+
+Index = NDArray[np.int64]
+
+
+def learning_rate_factors(
+    policy_step: int, value_step: int, total: int, config: OptimizerConfig
+) -> tuple[float, float]:
+    """Factors of the policy's and the value's learning rates: a linear rise over `warmup_steps` of their own steps, times
+    a decay over the policy's `total` steps."""
+    done = min(1.0, policy_step / max(1, total))
+    decay = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 * (1.0 + math.cos(math.pi * done))}[config.schedule]
+
+    def rise(step: int) -> float:
+        return min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
+
+    return rise(policy_step) * decay, rise(value_step) * decay
+
+
+class Learner:
+    """Owns the prepared model and its optimizer. `reference` is the frozen policy that the KL is measured against."""
+
+    def __init__(self, config: Config, model: ActorCritic, accelerator: Accelerator) -> None:
+        self.config = config
+        self.accelerator = accelerator
+        self.ranks = Ranks(accelerator)
+        self.policy_parameters = [p for _, p in model.policy_parameters()]
+        self.value_parameters = [p for _, p in model.value_parameters()]
+        optimizer = torch.optim.AdamW(
+            [
+                {"params": self.policy_parameters, "lr": config.optimizer.lr},
+                {"params": self.value_parameters, "lr": config.optimizer.value_lr},
+            ],
+            betas=config.optimizer.betas,
+            eps=config.optimizer.eps,
+            weight_decay=config.optimizer.weight_decay,
+        )
+        self.model, self.optimizer = accelerator.prepare(model, optimizer)
+        self.raw_model = model
+        self.reference: ActorCritic | None = None
+        self.policy_steps = 0
+        self.value_steps = 0
+
+    def scores(self, batch: TurnBatch, policy: bool = True) -> Scores:
+        """Values, and the model's and the reference's logprobs, as they are now."""
+        self.raw_model.eval()
+        reference = None if self.reference is None else partial(self._run, self.reference)
+        return score(batch, partial(self._run, self.model), reference, self.config.optimizer.micro_batch_turns, policy)
+
+    def targets(self, batch: TurnBatch, critic_only: bool = False) -> tuple[Targets, dict[str, float]]:
+        """What the update holds fixed, with the metrics known before its first step."""
+        return make_targets(batch, self.scores(batch, not critic_only), self.config.algorithm, self.ranks)
+
+    def update(self, batch: TurnBatch, targets: Targets, update: int, critic_only: bool = False) -> dict[str, float]:
+        """One update: epochs x minibatches optimizer steps, always the same number of them.
+
+        `critic_only` trains the value parameters alone and leaves the policy's weights untouched, to the bit.
+        """
+        self.model.train()
+        lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
+        sums: dict[str, float] = {}
+        epochs = self.config.critic_warmup.epochs if critic_only else self.config.algorithm.epochs
+        for epoch in range(epochs):
+            order = permutation(key("minibatch", self.config.seed, update, epoch, self.ranks.index), len(batch))
+            for which in np.array_split(order, self.config.algorithm.minibatches):
+                for name, value in self._step(batch, targets, which, lengths_N, critic_only).items():
+                    sums[name] = sums.get(name, 0.0) + value
+        self.model.eval()
+        return self._averages(sums)
+
+    def _step(
+        self, batch: TurnBatch, targets: Targets, which: Index, lengths_N: Index, critic_only: bool
+    ) -> dict[str, float]:
+        """One optimizer step on turns `which`. Returns what to add up: sums over this rank's tokens, with their counts."""
+        tokens = float(batch.reply_lengths_N[which].sum())
+        choices = float(batch.policy_mask_R[ragged_indices(batch.reply_offsets, which)].sum())
+        all_tokens, all_choices = self.ranks.sum(np.array([tokens, choices]))
+        parts = list(micro_batches(which, lengths_N, self.config.optimizer.micro_batch_turns))
+        sums = {"tokens": tokens, "choices": choices}
+        for i, part in enumerate(parts):
+            with nullcontext() if i == len(parts) - 1 else self.accelerator.no_sync(self.model):
+                loss, part_sums = self._loss(batch, targets, part, critic_only, all_choices, all_tokens)
+                # Gradients are averaged over ranks, while the denominators are already those of all ranks.
+                self.accelerator.backward(loss * self.ranks.count)
+            for name, value in part_sums.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+        sums |= self._apply_gradients(critic_only)
+        return sums
+
+    def _loss(
+        self, batch: TurnBatch, targets: Targets, part: Index, critic_only: bool, choices: float, tokens: float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of a micro-batch, over the minibatch's global counts of choices (policy) and tokens (value)."""
+        algorithm = self.config.algorithm
+        rows, tokens_K = turn_rows(batch, part)
+        chosen_C = tokens_K[rows.choice_C.numpy()]
+        logprobs_C, entropy_C, values_K = self._run(self.model, rows, policy=not critic_only, freeze_policy=critic_only)
+        old_values_K, returns_K = self._tensors(targets.values_R[tokens_K], targets.returns_R[tokens_K])
+        everywhere_K = torch.ones_like(values_K, dtype=torch.bool)
+        first_K = torch.from_numpy(batch.first_token_R[tokens_K]).to(values_K.device)
+        critic_loss, stats = value_loss(
+            values_K,
+            old_values_K,
+            returns_K,
+            everywhere_K,
+            first_K,
+            clip=algorithm.value_clip,
+            first_position_weight=algorithm.first_position_weight,
+            denominator=tokens,
+        )
+        stats["losses/value"] = critic_loss.detach()
+        if critic_only:
+            return critic_loss, stats
+        old_C, sampler_C, advantages_C = self._tensors(
+            targets.old_logprobs_R[chosen_C], batch.logprobs_R[chosen_C], targets.policy_advantages_R[chosen_C]
+        )
+        everywhere_C = torch.ones_like(logprobs_C, dtype=torch.bool)
+        cap = algorithm.is_correction_cap
+        surrogate, policy_stats = policy_loss(
+            logprobs_C,
+            old_C,
+            advantages_C,
+            everywhere_C,
+            clip_low=algorithm.clip_low,
+            clip_high=algorithm.clip_high,
+            dual_clip=algorithm.dual_clip,
+            denominator=choices,
+            weights_R=None if cap is None else truncated_importance_weights(old_C, sampler_C, cap),
+        )
+        entropy = entropy_bonus(entropy_C, everywhere_C, choices)
+        stats |= policy_stats | {"losses/policy": surrogate.detach(), "entropy": entropy.detach()}
+        loss = surrogate + algorithm.value_coef * critic_loss - algorithm.entropy_coef * entropy
+        if targets.reference_R is not None and algorithm.kl_kind == "loss":
+            (reference_C,) = self._tensors(targets.reference_R[chosen_C])
+            kl = kl_k3_loss(logprobs_C, reference_C, everywhere_C, choices)
+            stats["losses/kl"] = kl.detach()
+            loss = loss + algorithm.kl_coef * kl
+        return loss, stats
+
+    def _apply_gradients(self, critic_only: bool) -> dict[str, float]:
+        """Clip policy and value gradients apart, and step; a step whose gradient is not finite is left out and counted."""
+        factors = learning_rate_factors(
+            self.policy_steps, self.value_steps, self.config.policy_steps, self.config.optimizer
+        )
+        rates = (self.config.optimizer.lr, self.config.optimizer.value_lr)
+        for group, rate, factor in zip(self.optimizer.param_groups, rates, factors, strict=True):
+            group["lr"] = rate * factor
+        limit = self.config.optimizer.max_grad_norm
+        norms = {"grad_norm/value": float(nn.utils.clip_grad_norm_(self.value_parameters, limit))}
+        if not critic_only:
+            norms["grad_norm/policy"] = float(nn.utils.clip_grad_norm_(self.policy_parameters, limit))
+        finite = all(math.isfinite(norm) for norm in norms.values())
+        if finite:
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.value_steps += 1
+        self.policy_steps += not critic_only
+        return {**(norms if finite else {}), "steps": 1.0, "skipped_steps": float(not finite)}
+
+    def _averages(self, sums: dict[str, float]) -> dict[str, float]:
+        """Per-token fractions over all ranks' tokens; losses and norms over steps."""
+        names = sorted(sums)
+        totals = dict(zip(names, self.ranks.sum(np.array([sums[name] for name in names])), strict=True))
+        steps = sums["steps"]
+        taken = max(1.0, steps - sums["skipped_steps"])
+        averages = {"optimizer/skipped_steps": sums["skipped_steps"]}
+        for name, total in totals.items():
+            if name in ("clip_fraction", "dual_clip_fraction", "approx_kl"):
+                averages[name] = total / max(1.0, totals["choices"])
+            elif name == "value_clip_fraction":
+                averages[name] = total / max(1.0, totals["tokens"])
+            elif name.startswith("losses/") or name == "entropy":
+                averages[name] = total / steps
+            elif name.startswith("grad_norm/"):
+                averages[name] = sums[name] / taken
+        for name, group in zip(("lr/policy", "lr/value"), self.optimizer.param_groups, strict=True):
+            averages[name] = group["lr"]
+        return averages
+
+    def _run(self, model: nn.Module, rows: Rows, **asked: bool) -> tuple[Tensor, Tensor, Tensor]:
+        output: tuple[Tensor, Tensor, Tensor] = model(
+            rows.to(self.accelerator.device), self.config.engine.temperature, **asked
+        )
+        return output
+
+    def _tensors(self, *arrays: NDArray[Any]) -> list[Tensor]:
+        return [torch.tensor(array, dtype=torch.float32, device=self.accelerator.device) for array in arrays]

@@ -1,0 +1,47 @@
+"""Sums and concatenations over all processes of a run; on one process they give back what they were given."""
+
+from collections.abc import Iterable
+from typing import TypeVar, cast
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+
+class Ranks:
+    """The processes of a run, `index` this one's number among `count`; without an accelerator, this process alone."""
+
+    def __init__(self, accelerator: Accelerator | None = None) -> None:
+        self.accelerator = accelerator
+        self.index = accelerator.process_index if accelerator else 0
+        self.count = accelerator.num_processes if accelerator else 1
+
+    def sum(self, array: Array) -> Array:
+        """Elementwise sum over processes; every process gets it."""
+        if self.accelerator is None or self.count == 1:
+            return array
+        tensor = torch.from_numpy(np.asarray(array, dtype=np.float64)).to(self.accelerator.device)
+        return np.asarray(self.accelerator.reduce(tensor, reduction="sum").cpu().numpy())
+
+    def concatenate(self, array: Array) -> Array:
+        """All processes' arrays, in rank order; lengths may differ."""
+        return np.concatenate(self.gather([array]))
+
+    def gather(self, items: list[T]) -> list[T]:
+        """All processes' lists joined, in rank order."""
+        return items if self.count == 1 else cast(list[T], gather_object(items))
+
+    def any(self, flag: bool) -> bool:
+        """Whether `flag` is set on any process."""
+        return bool(self.sum(np.array([float(flag)]))[0])
+
+    def broadcast(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Give every process the main one's weights."""
+        if self.count > 1:
+            for parameter in parameters:
+                torch.distributed.broadcast(parameter.data, src=0)

@@ -1,0 +1,45 @@
+"""results.json: a run's figures for machines, with what one needs to know to compare them."""
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("agentrl", "torch", "transformers", "accelerate", "numpy", "gymnasium", "minigrid", "crafter")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> str:
+    """Processor, cores and accelerator in one line."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    accelerators = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return ", ".join([f"{_processor()}, {cores} cores", *accelerators])
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write `content` so that no reader ever sees half of it."""
+    temporary = path.with_name(f".{path.name}.writing")
+    temporary.write_text(json.dumps(content, indent=1))
+    temporary.replace(path)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,73 @@
+"""From turns to padded rows: what a `TurnBatch` becomes in front of the model."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agentrl.policy import Rows, pad_rows
+from agentrl.records import TurnBatch
+
+Index = NDArray[np.int64]
+
+
+def ragged_indices(offsets: Index, which: Index) -> Index:
+    """Flat positions of the items of segments `which`, in that order."""
+    starts, lengths = offsets[which], offsets[which + 1] - offsets[which]
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+
+
+def turn_rows(batch: TurnBatch, which: Index) -> tuple[Rows, Index]:
+    """Rows for turns `which` of a batch: prompt and reply, read wherever a reply token is predicted.
+
+    Returns the rows and the flat reply positions (K, indices into R) they stand for, in the rows' order.
+    """
+    sequences = [_sequence(batch, int(i)) for i in which]
+    tokens_K = ragged_indices(batch.reply_offsets, which)
+    lengths = batch.reply_lengths_N[which]
+    prompt_lengths = np.diff(batch.prompt_offsets)[which]
+    row_K = np.repeat(np.arange(len(which)), lengths)
+    within_K = tokens_K - np.repeat(batch.reply_offsets[which], lengths)
+    choice_C = np.flatnonzero(batch.policy_mask_R[tokens_K])
+    chosen_R = tokens_K[choice_C]
+    legal_lengths = np.diff(batch.legal_offsets)[chosen_R]
+    rows = Rows(
+        input_ids_BT=pad_rows(sequences),
+        row_K=torch.from_numpy(row_K),
+        column_K=torch.from_numpy(np.repeat(prompt_lengths, lengths) - 1 + within_K),
+        choice_C=torch.from_numpy(choice_C),
+        target_C=torch.from_numpy(batch.reply_ids_R[chosen_R]),
+        legal_ids=torch.from_numpy(batch.legal_ids[ragged_indices(batch.legal_offsets, chosen_R)]),
+        legal_offsets=torch.from_numpy(np.concatenate([[0], np.cumsum(legal_lengths)])),
+    )
+    return rows, tokens_K
+
+
+def prompt_rows(prompts: list[NDArray[np.int64]]) -> Rows:
+    """Rows that are read once, at their last token: the values of prompts without a reply."""
+    none = torch.zeros(0, dtype=torch.long)
+    return Rows(
+        input_ids_BT=pad_rows(prompts),
+        row_K=torch.arange(len(prompts)),
+        column_K=torch.tensor([len(p) - 1 for p in prompts]),
+        choice_C=none,
+        target_C=none,
+        legal_ids=none,
+        legal_offsets=torch.zeros(1, dtype=torch.long),
+    )
+
+
+def micro_batches(which: Index, lengths_N: Index, size: int) -> Iterator[Index]:
+    """Split turns into groups of `size`, of similar length so that little is padded."""
+    ordered = which[np.argsort(lengths_N[which], kind="stable")]
+    for start in range(0, len(ordered), size):
+        yield ordered[start : start + size]
+
+
+def _sequence(batch: TurnBatch, turn: int) -> NDArray[np.int64]:
+    """Prompt and all but the last reply token, which predicts nothing that is trained on."""
+    prompt = batch.prompt_ids[batch.prompt_offsets[turn] : batch.prompt_offsets[turn + 1]]
+    end = max(batch.reply_offsets[turn], batch.reply_offsets[turn + 1] - 1)
+    return np.concatenate([prompt, batch.reply_ids_R[batch.reply_offsets[turn] : end]])

@@ -1,0 +1,145 @@
+"""What an update holds fixed: values, old and reference logprobs, advantages and returns of a batch, before any step."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agentrl.advantages import dual_discount_gae, kl_in_reward, token_rewards, whiten
+from agentrl.config import AlgorithmConfig
+from agentrl.losses import mismatch_stats
+from agentrl.policy import Rows
+from agentrl.ranks import Ranks
+from agentrl.records import TurnBatch
+from agentrl.rows import micro_batches, prompt_rows, turn_rows
+from agentrl.statistics import explained_variance
+
+Array = NDArray[np.float64]
+
+
+class Forward(Protocol):
+    """A model on padded rows: logprobs (C), entropies (C) and values (K)."""
+
+    def __call__(self, rows: Rows, *, policy: bool = True, values: bool = True) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+@dataclass(slots=True)
+class Scores:
+    """The models' word on a batch. Positions without a choice of token have logprob 0 in all three."""
+
+    logprobs_R: Array
+    reference_R: Array | None
+    values_R: Array
+    prompt_values_N: Array
+    next_values_N: Array
+
+
+@dataclass(slots=True)
+class Targets:
+    """`advantages_R` as the recursion gives them, `policy_advantages_R` whitened under the policy mask."""
+
+    old_logprobs_R: Array
+    reference_R: Array | None
+    values_R: Array
+    advantages_R: Array
+    policy_advantages_R: Array
+    returns_R: Array
+
+
+@torch.no_grad()
+def score(
+    batch: TurnBatch, forward: Forward, reference: Forward | None, micro_batch_turns: int, policy: bool = True
+) -> Scores:
+    """Run the models over a batch once. Without `policy` (critic pre-training) logprobs are left at the sampler's."""
+    logprobs_R = batch.logprobs_R.astype(np.float64)
+    reference_R = None if reference is None or not policy else np.zeros(len(logprobs_R))
+    values_R = np.zeros(len(logprobs_R))
+    lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
+    for part in micro_batches(np.flatnonzero(~batch.error_N), lengths_N, micro_batch_turns):
+        rows, tokens_K = turn_rows(batch, part)
+        chosen_R = tokens_K[rows.choice_C.numpy()]
+        logprobs_C, _, values_K = forward(rows, policy=policy)
+        values_R[tokens_K] = _numpy(values_K)
+        if policy:
+            logprobs_R[chosen_R] = _numpy(logprobs_C)
+        if reference_R is not None and reference is not None:
+            reference_R[chosen_R] = _numpy(reference(rows, values=False)[0])
+
+    def values_of(ids: NDArray[np.int64], offsets: NDArray[np.int64], which: NDArray[np.int64]) -> Array:
+        values_N = np.zeros(len(batch))
+        for part in micro_batches(which, np.diff(offsets), micro_batch_turns):
+            rows = prompt_rows([ids[offsets[i] : offsets[i + 1]] for i in part])
+            values_N[part] = _numpy(forward(rows, policy=False)[2])
+        return values_N
+
+    prompt_values_N = values_of(batch.prompt_ids, batch.prompt_offsets, np.flatnonzero(batch.error_N))
+    answered = np.flatnonzero(batch.reply_lengths_N > 0)
+    prompt_values_N[answered] = values_R[batch.reply_offsets[answered]]
+    has_next = np.flatnonzero(np.diff(batch.next_prompt_offsets) > 0)
+    next_values_N = values_of(batch.next_prompt_ids, batch.next_prompt_offsets, has_next)
+    return Scores(logprobs_R, reference_R, values_R, prompt_values_N, next_values_N)
+
+
+def make_targets(
+    batch: TurnBatch, scores: Scores, algorithm: AlgorithmConfig, ranks: Ranks
+) -> tuple[Targets, dict[str, float]]:
+    """Advantages and returns from scores, and the metrics known before the first step (over all ranks)."""
+    mask_R = batch.policy_mask_R
+    penalties_R = np.zeros(len(mask_R))
+    if scores.reference_R is not None and algorithm.kl_kind == "reward":
+        penalties_R = kl_in_reward(scores.logprobs_R, scores.reference_R, mask_R, algorithm.kl_coef)
+    advantages_R, returns_R = dual_discount_gae(
+        token_rewards(batch.reward_N, batch.reply_offsets, penalties_R),
+        scores.values_R,
+        batch.reply_offsets,
+        slot_N=batch.slot_N,
+        terminated_N=batch.terminated_N,
+        truncated_N=batch.truncated_N,
+        error_N=batch.error_N,
+        prompt_values_N=scores.prompt_values_N,
+        next_values_N=scores.next_values_N,
+        gamma_step=algorithm.gamma_step,
+        lambda_step=algorithm.lambda_step,
+        gamma_token=algorithm.gamma_token,
+        lambda_token=algorithm.lambda_token,
+    )
+    policy_advantages_R = (
+        whiten(advantages_R, mask_R, reduce=ranks.sum) if algorithm.whiten_advantages else advantages_R
+    )
+    first_R = batch.first_token_R
+    values, returns = ranks.concatenate(scores.values_R[first_R]), ranks.concatenate(returns_R[first_R])
+    trainer, sampler = ranks.concatenate(scores.logprobs_R[mask_R]), ranks.concatenate(batch.logprobs_R[mask_R])
+    metrics = {
+        "explained_variance": explained_variance(values, returns),
+        "values/mean": float(values.mean()) if len(values) else 0.0,
+        "returns/mean": float(returns.mean()) if len(returns) else 0.0,
+        **mismatch_stats(
+            torch.from_numpy(trainer), torch.from_numpy(sampler), torch.ones(len(trainer), dtype=torch.bool)
+        ),
+    }
+    if scores.reference_R is not None:
+        difference = ranks.concatenate(scores.logprobs_R[mask_R] - scores.reference_R[mask_R])
+        metrics["reference_kl"] = float(difference.mean()) if len(difference) else 0.0
+    targets = Targets(
+        scores.logprobs_R,
+        scores.reference_R,
+        scores.values_R,
+        advantages_R,
+        np.asarray(policy_advantages_R, dtype=np.float64),
+        returns_R,
+    )
+    return targets, metrics
+
+
+def annotate(batch: TurnBatch, targets: Targets) -> None:
+    """Write each turn's value and advantage at its first reply position into its record."""
+    for turn, start, length in zip(batch.turns, batch.reply_offsets[:-1], batch.reply_lengths_N, strict=True):
+        if length:
+            turn.value, turn.advantage = float(targets.values_R[start]), float(targets.advantages_R[start])
+
+
+def _numpy(tensor: Tensor) -> Array:
+    return tensor.double().cpu().numpy()

@@ -1,0 +1,308 @@
+"""The training loop: collect a fixed-turn batch, update, repeat; and what surrounds it.
+
+results = Trainer(load_config("experiments/quickstart.yaml")).fit()
+"""
+
+import copy
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+
+from agentrl import checkpoint
+from agentrl.agents import Agent, RandomAgent
+from agentrl.assembly import assemble
+from agentrl.callbacks import Callback
+from agentrl.checkpoint import Progress
+from agentrl.collected_metrics import collected_metrics
+from agentrl.collector import Collector, Interrupted
+from agentrl.config import Config
+from agentrl.configfile import dump_config
+from agentrl.episode import SlotState
+from agentrl.errors import UserError
+from agentrl.evaluation import evaluate, summarise
+from agentrl.imitation import warm_start
+from agentrl.learner import Learner
+from agentrl.policy import save_policy
+from agentrl.progress import RichProgress, track
+from agentrl.ranks import Ranks
+from agentrl.records import Turn, TurnBatch
+from agentrl.report import ReportWriter
+from agentrl.results import machine, versions, write_json
+from agentrl.seeding import training_seed
+from agentrl.targets import annotate, make_targets
+from agentrl.tracking import make_trackers
+from agentrl.turn_files import write_turns
+
+
+class RunStopped(RuntimeError):
+    """The run gave up: too many of its turns broke. What was learned before is in its last checkpoint."""
+
+
+class Checkpoints(Callback):
+    """Writes a checkpoint every K updates."""
+
+    def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
+        every = trainer.config.checkpoint.every
+        if every and trainer.update % every == 0:
+            trainer.save_checkpoint()
+
+
+class Trainer:
+    """One run of a config, from its first evaluation to its report.
+
+    Args:
+        config: the run.
+        resume: go on from the newest checkpoint in the run's folder, or from the start if there is none yet.
+        callbacks: called after the built-in ones (progress, metrics, trackers, turns, checkpoints, report).
+
+    Raises:
+        UserError: the run's folder is in use and `resume` is not set, or model or game cannot be made.
+    """
+
+    def __init__(self, config: Config, resume: bool = False, callbacks: Sequence[Callback] = ()) -> None:
+        self.config = config
+        self.run_dir = Path(config.output_dir) / config.name
+        if not resume and (self.run_dir / "metrics.jsonl").exists():
+            raise UserError(
+                f"{self.run_dir} holds a run already: add --resume, give another --name, or remove the folder"
+            )
+        if config.torch_threads:
+            torch.set_num_threads(config.torch_threads)
+        torch.manual_seed(config.seed)
+        self.accelerator = Accelerator(
+            mixed_precision=config.model.precision,
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        )
+        self.ranks = Ranks(self.accelerator)
+        self.is_main = self.ranks.index == 0
+        if config.batch.num_envs % self.ranks.count:
+            raise UserError(f"batch.num_envs = {config.batch.num_envs}: must divide by {self.ranks.count} processes")
+        found = checkpoint.checkpoints(self.run_dir) if resume else []
+        path = found[-1] if found else config.model.path
+        self.parts = assemble(config, path, self.accelerator.device, self.accelerator.autocast)
+        self.learner = Learner(config, self.parts.model, self.accelerator)
+        self.progress = Progress(warmup_done=config.critic_warmup.max_updates == 0)
+        self._games: list[SlotState] | None = None
+        if found:
+            self.progress, self._games = checkpoint.load(found[-1], self.learner)
+            self.parts.engine.policy_version = self.progress.policy_version
+        self.callbacks: list[Callback] = [
+            RichProgress(),
+            *(make_trackers(config, self.run_dir, self.update if resume else None) if self.is_main else ()),
+            Checkpoints(),
+            *callbacks,
+            ReportWriter(),
+        ]
+        self._started = time.monotonic() - self.progress.seconds
+        self._stop_asked = False
+
+    def fit(self) -> dict[str, Any]:
+        """Train to the end; returns what results.json holds.
+
+        SIGINT and SIGTERM stop at the next boundary: a checkpoint is written, and the results so far are returned with
+        "interrupted" set.
+
+        Raises:
+            RunStopped: more than `max_error_rate` of a batch's turns broke.
+            GameBroken: a game could not be reset.
+        """
+        with self._signals():
+            try:
+                self._begin()
+                while self.update < self.total_updates:
+                    self._one_update()
+                self.save_checkpoint()
+                self._last_evaluations()
+            except Interrupted:
+                return self._write_results(interrupted=True)
+        results = self._write_results()
+        self._tell("on_end")
+        return results
+
+    def _one_update(self) -> None:
+        """Collect a batch, fix its targets, take the optimizer steps, tell everybody."""
+        clock = time.monotonic()
+        critic_only = not self.progress.warmup_done
+        collected = self.collector.collect(self.config.batch.turns_per_env, self._should_stop)
+        collected_at = time.monotonic()
+        batch = TurnBatch.from_turns(collected.turns)
+        targets, metrics = self.learner.targets(batch, critic_only)
+        annotate(batch, targets)
+        self._tell("on_batch", collected.turns)
+        metrics |= self.learner.update(batch, targets, self.update, critic_only)
+        self._advance(self.ranks.count * len(batch), critic_only, metrics["explained_variance"])
+        seconds = time.monotonic() - clock
+        metrics |= {
+            "turns": float(self.progress.turns),
+            "phase/critic_warmup": float(critic_only),
+            **collected_metrics(collected, self.ranks),
+            "time/generate": collected.seconds["generate"],
+            "time/env": collected.seconds["env"],
+            "time/train": time.monotonic() - collected_at,
+            "time/turns_per_second": self.ranks.count * len(batch) / seconds,
+        }
+        self._tell("on_update", metrics)
+        self._check_errors(metrics["turns/error_fraction"], collected.turns)
+        every = self.config.evaluation.every
+        if every and self.update % every == 0 and self.update < self.total_updates:
+            self.evaluate(f"update-{self.update}", self.parts.agent("evaluation"))
+
+    @property
+    def update(self) -> int:
+        """Finished updates, critic warm-up included."""
+        return self.progress.update
+
+    @property
+    def total_updates(self) -> int:
+        """Planned updates; it shrinks when the critic warm-up ends early."""
+        progress, most = self.progress, self.config.critic_warmup.max_updates
+        return self.config.batch.updates + (progress.warmup_updates if progress.warmup_done else most)
+
+    def evaluate(self, name: str, agent: Agent) -> None:
+        """Play the held-out episodes, each to its end, and keep the figures under `name`."""
+        config = self.config
+        if not config.evaluation.episodes or name in self.progress.evaluations:
+            return
+        numbers = range(self.ranks.index, config.evaluation.episodes, self.ranks.count)
+        with track(len(numbers), f"evaluating {name}", "episodes") as bar:
+            envs = config.evaluation.num_envs
+            episodes = evaluate(
+                agent, self.parts.games, numbers, envs, lambda episode: bar.advance(), self._should_stop
+            )
+        episodes = sorted(self.ranks.gather(episodes), key=lambda e: e.seed)
+        results = {config.game.id: summarise(episodes)}
+        self.progress.evaluations[name] = results
+        if self.is_main:
+            kept = [turn for episode in episodes for turn in episode.turns]
+            if kept and kept[0].reply_ids:
+                self._score(kept)
+                write_turns(self.run_dir / "turns" / f"evaluation-{name}.parquet", kept)
+        self._tell("on_evaluation", name, results)
+
+    def save_checkpoint(self) -> None:
+        """Write the state of the last finished update; turns that were collected since then are played again."""
+        games = self.collector.boundary
+        keep = self.config.checkpoint.keep
+        checkpoint.save(self.run_dir, self.learner, self.parts.tokenizer, self.progress, games, keep)
+
+    def _begin(self) -> None:
+        """Restore the games of a checkpoint; or play the first evaluations, with the warm start between them."""
+        config, agent = self.config, self.parts.agent("sample")
+        initial = self.run_dir / "initial"
+        if self.is_main:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            (self.run_dir / "config.yaml").write_text(dump_config(config))
+        self._tell("on_start")
+        if self._games is not None:
+            self._keep_reference(initial if initial.exists() else config.model.path)
+            self.collector = Collector(self._slots(), agent, self._games)
+            if self.collector.inexact:
+                print(f"resume is not exact: {', '.join(self.collector.inexact)} did not replay as it was played")
+            return
+        if config.evaluation.random:
+            self.evaluate("random", RandomAgent(config.seed))
+        if config.imitation.episodes:
+            self.evaluate("untrained", self.parts.agent("evaluation"))
+            warm_start(self.parts, config)
+            self.ranks.broadcast(self.parts.model.parameters())
+        self.evaluate("before", self.parts.agent("evaluation"))
+        if self.is_main and (config.model.path is None or config.imitation.episodes):
+            save_policy(self.parts.model, self.parts.tokenizer, initial)
+        self._keep_reference()
+        self.collector = Collector(self._slots(), agent)
+        if config.checkpoint.every:
+            self.save_checkpoint()
+
+    def _last_evaluations(self) -> None:
+        self.evaluate("after", self.parts.agent("evaluation"))
+        if self.config.evaluation.greedy:
+            self.evaluate("after_greedy", self.parts.agent("evaluation", greedy=True))
+
+    def _advance(self, turns: int, critic_only: bool, explained_variance: float) -> None:
+        """Count a finished update. Critic pre-training ends with a batch that was explained before it was trained on."""
+        progress, warmup = self.progress, self.config.critic_warmup
+        progress.update += 1
+        progress.turns += turns
+        progress.seconds = time.monotonic() - self._started
+        if critic_only:
+            progress.warmup_updates += 1
+            enough = explained_variance >= warmup.explained_variance
+            progress.warmup_done = enough or progress.warmup_updates >= warmup.max_updates
+        else:
+            progress.policy_version += 1
+            self.parts.engine.policy_version = progress.policy_version
+        self.collector.mark_boundary()
+
+    def _keep_reference(self, path: str | Path | None = None) -> None:
+        """Freeze the policy that the KL is measured against: that at `path`, or a copy of the present one."""
+        if self.config.algorithm.kl_coef:
+            model = self.parts.model if path is None else assemble(self.config, path, self.accelerator.device).model
+            self.learner.reference = copy.deepcopy(model).requires_grad_(False).eval()
+
+    def _slots(self) -> list[Any]:
+        count = self.config.batch.num_envs // self.ranks.count
+        indices = range(self.ranks.index * count, (self.ranks.index + 1) * count)
+        seed = self.config.seed
+        return [self.parts.games(i, lambda e, i=i: training_seed(seed, i, e), evaluation=False) for i in indices]
+
+    def _score(self, turns: list[Turn]) -> None:
+        """Give turns their values and advantages, for the reader of the report."""
+        batch = TurnBatch.from_turns(turns)
+        annotate(batch, make_targets(batch, self.learner.scores(batch), self.config.algorithm, Ranks())[0])
+
+    def _check_errors(self, fraction: float, turns: list[Turn]) -> None:
+        if fraction > self.config.max_error_rate:
+            errors = sorted({turn.error for turn in turns if turn.error})
+            raise RunStopped(
+                f"{fraction:.0%} of the turns of update {self.update} broke (max_error_rate = "
+                f"{self.config.max_error_rate}): {'; '.join(errors[:3])}"
+            )
+
+    def _write_results(self, interrupted: bool = False) -> dict[str, Any]:
+        results = {
+            **self.progress.evaluations,
+            "seconds": time.monotonic() - self._started,
+            "turns": self.progress.turns,
+            "updates": self.update,
+            "seed": self.config.seed,
+            "held_out_episodes": self.config.evaluation.episodes,
+            "interrupted": interrupted,
+            "machine": machine(),
+            "versions": versions(),
+        }
+        if self.is_main:
+            write_json(self.run_dir / "results.json", results)
+        return results
+
+    def _tell(self, event: str, *arguments: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self, *arguments)
+
+    def _should_stop(self) -> bool:
+        return bool(self.ranks.any(self._stop_asked))
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """While training, SIGINT and SIGTERM ask to stop; a second SIGINT interrupts at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(number: int, frame: object) -> None:
+            if self._stop_asked and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self._stop_asked = True
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
