@@ -42,8 +42,8 @@ class TextEnv(gymnasium.Env[Observation, str]):
         mission: the goal of this episode, "" where a game has none.
         synonyms: other spelling (lower case) -> action name.
 
-    `info["legal_actions"]` may narrow a turn to a subset of the actions. At an episode's end `info["success"]` (bool, or
-    None where the word has no meaning) and `info["progression"]` (in [0, 1]) are set by the game, never guessed.
+    `info["legal_actions"]` may narrow a turn to a subset of the actions. At an episode's end `info["success"]` (bool,
+    or None where the word has no meaning) and `info["progression"]` (in [0, 1]) are set by the game, never guessed.
     """
 
     actions: dict[str, str] | None
@@ -59,8 +59,14 @@ class TextEnv(gymnasium.Env[Observation, str]):
     action_space: spaces.Space[Any] = spaces.Text(min_length=0, max_length=10_000, charset=PRINTABLE)
 
     @abstractmethod
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Start an episode; the same seed starts the same one."""
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode; the same seed starts the same one.
+
+        A game calls `super().reset(seed=seed)` first, which seeds `self.np_random`, and draws from that alone.
+        """
+        return super().reset(seed=seed, options=options)
 
     @abstractmethod
     def step(self, action: str) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:

@@ -1,0 +1,7 @@
+"""Text games and their adapters."""
+
+from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
+from agentrl.envs.errors import GameError
+from agentrl.envs.registry import GameSpec, check, games, make, register
+
+__all__ = ["GameError", "GameSpec", "Observation", "ScriptedPlayer", "TextEnv", "check", "games", "make", "register"]
