@@ -1,0 +1,58 @@
+"""Intervals for what a run reports, and how much of the returns a critic explains."""
+
+from collections.abc import Sequence
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Score interval of a proportion (Wilson 1927, doi:10.1080/01621459.1927.10502953).
+
+    Unlike the normal approximation it stays inside [0, 1] and keeps a width at 0 or n successes. No trial at all says
+    nothing: (0, 1). Raises ValueError if successes are not in 0..n.
+    """
+    if not 0 <= successes <= n:
+        raise ValueError(f"wilson: successes = {successes}, but it must lie in 0..n = 0..{n}")
+    if n == 0:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    p = successes / n
+    centre = p + z * z / (2 * n)
+    half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    # At 0 and n the exact bound is 0 and 1; rounding would miss it by an ulp.
+    low = 0.0 if successes == 0 else (centre - half) / scale
+    high = 1.0 if successes == n else (centre + half) / scale
+    return low, high
+
+
+def bootstrap_mean(
+    values: Sequence[float], confidence: float = 0.95, seed: int = 0, samples: int = 2000
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of a mean (Efron 1979, doi:10.1214/aos/1176344552), the same for the same seed.
+
+    An empty sample gives (nan, nan).
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.size == 0:
+        return float("nan"), float("nan")
+    rng = np.random.default_rng(seed)
+    means = [array[rng.integers(0, array.size, array.size)].mean() for _ in range(samples)]
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def explained_variance(values: ArrayLike, returns: ArrayLike) -> float:
+    """1 - Var(returns - values) / Var(returns): 1 is a perfect critic, 0 no better than a constant, below 0 worse.
+
+    `values` and `returns` have one shape. Returns that are all equal have nothing to explain: nan, as for empty input.
+    """
+    values_N = np.asarray(values, dtype=np.float64)
+    returns_N = np.asarray(returns, dtype=np.float64)
+    # Not var == 0: the variance of equal floats can come out as 1e-34, and the ratio as any number.
+    if returns_N.size == 0 or np.ptp(returns_N) == 0:
+        return float("nan")
+    return float(1 - np.var(returns_N - values_N) / np.var(returns_N))

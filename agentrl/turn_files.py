@@ -1,0 +1,185 @@
+"""Turns on disk: Parquet or JSONL, one schema for both.
+
+Numbers keep their bits: rewards, values and advantages are float64, logprobs float32 as the sampler computed them (a
+logprob of higher precision is rounded to float32). Text must be UTF-8: a lone surrogate becomes "?".
+"""
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentrl.errors import UserError
+from agentrl.records import Turn
+
+SCHEMA_VERSION = 1
+
+_IDS = pa.list_(pa.int32())
+_MESSAGE = pa.struct([pa.field("role", pa.string()), pa.field("content", pa.string())])
+
+SCHEMA = pa.schema(
+    [
+        pa.field("game", pa.string(), nullable=False),
+        pa.field("slot", pa.int64(), nullable=False),
+        pa.field("episode", pa.int64(), nullable=False),
+        pa.field("turn", pa.int64(), nullable=False),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("prompt_ids", _IDS, nullable=False),
+        pa.field("reply_ids", _IDS, nullable=False),
+        pa.field("reply_logprobs", pa.list_(pa.float32()), nullable=False),
+        pa.field("reply_legal", pa.list_(_IDS), nullable=False),
+        pa.field("policy_version", pa.int64(), nullable=False),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("valid", pa.bool_(), nullable=False),
+        pa.field("finish_reason", pa.string(), nullable=False),
+        pa.field("reward", pa.float64(), nullable=False),
+        pa.field("terminated", pa.bool_(), nullable=False),
+        pa.field("truncated", pa.bool_(), nullable=False),
+        pa.field("error", pa.string()),
+        pa.field("next_prompt_ids", _IDS, nullable=False),
+        pa.field("messages", pa.list_(_MESSAGE), nullable=False),
+        pa.field("reply_text", pa.string(), nullable=False),
+        pa.field("dropped_turns", pa.int64(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("advantage", pa.float64()),
+    ],
+    metadata={"schema_version": str(SCHEMA_VERSION)},
+)
+"""One row a turn, the fields of `Turn` in order; `messages` in OpenAI form. Empty in `reply_legal`: all allowed."""
+
+_TEXT_FIELDS = [field.name for field in SCHEMA if field.type == pa.string()]
+
+
+class TurnFileError(UserError):
+    """A file that does not hold turns of this schema; one line."""
+
+
+def write_turns(path: Path, turns: list[Turn]) -> None:
+    """Write turns to a .parquet or .jsonl file, whole or not at all. Raises TurnFileError."""
+    suffix = _suffix(path)
+    table = _table(path, [_row(turn) for turn in turns])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    if suffix == ".parquet":
+        pq.write_table(table, temporary, compression="zstd")
+    else:
+        with temporary.open("w", encoding="utf-8") as file:
+            for row in table.to_pylist():
+                file.write(json.dumps({"schema_version": SCHEMA_VERSION, **row}, ensure_ascii=False) + "\n")
+    os.replace(temporary, path)
+
+
+def read_turns(path: Path) -> list[Turn]:
+    """Read what `write_turns` wrote. Raises TurnFileError for another schema, FileNotFoundError for no file."""
+    table = _read_parquet(path) if _suffix(path) == ".parquet" else _read_jsonl(path)
+    turns = []
+    for row in table.to_pylist():
+        row["reply_legal"] = [tuple(ids) for ids in row["reply_legal"]]
+        turns.append(Turn(**row))
+    return turns
+
+
+def episodes(turns: list[Turn]) -> list[list[Turn]]:
+    """Group turns by (game, slot, episode), in order of first appearance, each in order of play."""
+    groups: dict[tuple[str, int, int], list[Turn]] = {}
+    for turn in turns:
+        groups.setdefault((turn.game, turn.slot, turn.episode), []).append(turn)
+    return [sorted(group, key=lambda turn: turn.turn) for group in groups.values()]
+
+
+def _suffix(path: Path) -> str:
+    if path.suffix not in (".parquet", ".jsonl"):
+        raise TurnFileError(
+            f"{path}: turns are kept in .parquet or .jsonl files, not {path.suffix or 'files without suffix'}"
+        )
+    return path.suffix
+
+
+def _row(turn: Turn) -> dict[str, Any]:
+    row = {name: getattr(turn, name) for name in SCHEMA.names}
+    for name in _TEXT_FIELDS:
+        row[name] = _utf8(row[name])
+    row["messages"] = [_message(message) for message in turn.messages]
+    return row
+
+
+def _message(message: dict[str, str]) -> dict[str, str]:
+    if message.keys() != {"role", "content"}:
+        raise TurnFileError(f"a message has the keys {sorted(message)}: the schema keeps exactly role and content")
+    return {key: _utf8(text) for key, text in message.items()}
+
+
+def _utf8(text: str) -> str:
+    return text if not text or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        file = pq.ParquetFile(path)
+        with file:
+            schema = file.schema_arrow
+            # Other tools drop the metadata when they rewrite a file; the columns then decide alone.
+            version = (schema.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
+            _check_version(path, version)
+            _check_columns(path, set(schema.names))
+            return file.read().select(SCHEMA.names).cast(SCHEMA)
+    except (pa.ArrowException, ValueError) as error:
+        if isinstance(error, TurnFileError):
+            raise
+        raise TurnFileError(f"{path}: {_first_line(error)}") from None
+
+
+def _read_jsonl(path: Path) -> pa.Table:
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            place = f"{path}, line {number}"
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise TurnFileError(f"{place}: not JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise TurnFileError(f"{place}: a turn is a JSON object, this is a {type(row).__name__}")
+            _check_version(place, str(row.pop("schema_version", SCHEMA_VERSION)))
+            _check_columns(place, set(row))
+            rows.append(row)
+    return _table(path, rows)
+
+
+def _table(path: Path, rows: list[dict[str, Any]]) -> pa.Table:
+    try:
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    except (pa.ArrowException, AttributeError, TypeError, OverflowError) as error:
+        raise TurnFileError(f"{path}: a turn does not fit the schema: {_first_line(error)}") from None
+    # Arrow keeps `nullable` as a note and checks nothing.
+    for field, column in zip(SCHEMA, table.columns, strict=True):
+        if column.null_count and not field.nullable:
+            raise TurnFileError(f"{path}: {field.name} is null in {column.null_count} turns; it must be set")
+    return table
+
+
+def _check_version(place: Path | str, version: str) -> None:
+    if version != str(SCHEMA_VERSION):
+        raise TurnFileError(f"{place}: schema_version {version}: this agentrl reads version {SCHEMA_VERSION}")
+
+
+def _check_columns(place: Path | str, columns: set[str]) -> None:
+    missing = sorted(set(SCHEMA.names) - columns)
+    unknown = sorted(columns - set(SCHEMA.names))
+    if missing or unknown:
+        parts = [
+            f"{word} {', '.join(columns)}" for word, columns in (("missing", missing), ("unknown", unknown)) if columns
+        ]
+        raise TurnFileError(f"{place}: not turns of schema version {SCHEMA_VERSION}: {'; '.join(parts)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+if [field.name for field in fields(Turn)] != SCHEMA.names:  # pragma: no cover
+    raise AssertionError("agentrl.turn_files.SCHEMA and agentrl.records.Turn name different fields")
