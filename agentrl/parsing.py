@@ -7,7 +7,6 @@ length limit cut off for instance, is not an action. Reasoning in <think> tags i
 """
 
 import re
-import string
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -19,7 +18,8 @@ _MARKER = re.compile(
         [ \t*_`]*:""",
     re.MULTILINE | re.VERBOSE,
 )
-_SPACE = string.whitespace + "*_`"
+_BLANK = "".join(filter(str.isspace, map(chr, range(0x3001))))  # U+3000 is the last one
+_SPACE = _BLANK + "*_`"
 _PAIRS = {'"': '"', "'": "'", "“": "”", "\u2018": "\u2019", "«": "»"}
 _OPENING = _SPACE + "".join(_PAIRS)
 _EDGES = _OPENING + "".join(_PAIRS.values()) + "~#-.,;:!?()[]{}<>"
