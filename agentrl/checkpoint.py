@@ -1,8 +1,8 @@
 """Checkpoints: everything that makes N updates + kill + resume + N updates equal 2N updates, to the bit.
 
-A checkpoint is a Hugging Face folder (model and tokenizer) with value.safetensors, optimizer.safetensors, rng.safetensors
-and state.json beside it, one games-RANK.json a process. It is written under a temporary name, fsynced and renamed: a folder
-named step-N is always whole. Nothing in it is pickled.
+A checkpoint is a Hugging Face folder (model and tokenizer) with value.safetensors, optimizer.safetensors and state.json
+beside it, and games-RANK.json and rng-RANK.safetensors for each process. It is written under a temporary name, fsynced
+and renamed: a folder named step-N is always whole. Nothing in it is pickled.
 """
 
 import json
@@ -126,7 +126,7 @@ def _load_optimizer(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
 
 def _rng_tensors() -> dict[str, torch.Tensor]:
     version, words, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
     tensors = {
         "torch": torch.get_rng_state(),
         "python": torch.tensor([version, *words], dtype=torch.int64),

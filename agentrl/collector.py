@@ -15,7 +15,7 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """Turns grouped by slot, in time order; the episodes that ended among them; seconds spent in `generate` and `env`."""
+    """Turns grouped by slot, in time order; the episodes that ended among them; seconds in `generate` and `env`."""
 
     turns: list[Turn]
     episodes: list[Episode]

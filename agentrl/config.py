@@ -46,7 +46,7 @@ class ModelConfig(Section):
     path: str | None = Field(default=None, description="Hugging Face name or folder; none: a new small model (`new`)")
     new: NewModelConfig = Field(default=NewModelConfig(), description="shape of the new model, used if path is none")
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="dtype of the stored weights")
-    precision: Literal["no", "bf16"] = Field(default="no", description="autocast of Accelerate; the value head stays fp32")
+    precision: Literal["no", "bf16"] = Field(default="no", description="Accelerate's autocast; the value head stays fp32")
     attention: Literal["eager", "sdpa", "flash_attention_2"] = "sdpa"
     critic: Literal["value_head", "separate"] = Field(
         default="value_head", description="value head on the policy's trunk, or a second model of its own"
@@ -211,17 +211,18 @@ class Config(Section):
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
         if self.engine.top_p != 1.0:
-            raise ValueError(f"engine.top_p = {self.engine.top_p}: training needs top_p = 1 (logprobs are of the whole vocabulary)")
+            raise ValueError(f"engine.top_p = {self.engine.top_p}: must be 1 (logprobs are of the whole vocabulary)")
         if self.engine.top_k != 0:
-            raise ValueError(f"engine.top_k = {self.engine.top_k}: training needs top_k = 0 (logprobs are of the whole vocabulary)")
+            raise ValueError(f"engine.top_k = {self.engine.top_k}: must be 0 (logprobs are of the whole vocabulary)")
         if self.algorithm.minibatches > self.turns_per_update:
             raise ValueError(
                 f"algorithm.minibatches = {self.algorithm.minibatches}: at most one a turn, "
                 f"and batch.num_envs * batch.turns_per_env = {self.turns_per_update}"
             )
-        if self.model.path is None and self.prompt.max_prompt_tokens + self.engine.max_reply_tokens > self.model.new.max_positions:
+        longest = self.prompt.max_prompt_tokens + self.engine.max_reply_tokens
+        if self.model.path is None and longest > self.model.new.max_positions:
             raise ValueError(
-                f"prompt.max_prompt_tokens + engine.max_reply_tokens = "
-                f"{self.prompt.max_prompt_tokens + self.engine.max_reply_tokens}: over model.new.max_positions = {self.model.new.max_positions}"
+                f"prompt.max_prompt_tokens + engine.max_reply_tokens = {longest}: "
+                f"at most model.new.max_positions = {self.model.new.max_positions}"
             )
         return self

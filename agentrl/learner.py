@@ -1,7 +1,7 @@
 """PPO over minibatches of turns: the optimizer, and the losses brought together.
 
-Every sum is divided by the token count of the whole optimizer minibatch on all ranks, so that the gradient depends neither on
-the micro-batch size nor on the number of processes.
+Every sum is divided by the token count of the whole optimizer minibatch on all ranks, so that the gradient depends
+neither on the micro-batch size nor on the number of processes.
 """
 
 import math
@@ -30,8 +30,10 @@ Index = NDArray[np.int64]
 def learning_rate_factors(
     policy_step: int, value_step: int, total: int, config: OptimizerConfig
 ) -> tuple[float, float]:
-    """Factors of the policy's and the value's learning rates: a linear rise over `warmup_steps` of their own steps, times
-    a decay over the policy's `total` steps."""
+    """Factors of the policy's and the value's learning rates.
+
+    A linear rise over `warmup_steps` of their own steps, times a decay over the policy's `total` steps.
+    """
     done = min(1.0, policy_step / max(1, total))
     decay = {"constant": 1.0, "linear": 1.0 - done, "cosine": 0.5 * (1.0 + math.cos(math.pi * done))}[config.schedule]
 
@@ -95,7 +97,7 @@ class Learner:
     def _step(
         self, batch: TurnBatch, targets: Targets, which: Index, lengths_N: Index, critic_only: bool
     ) -> dict[str, float]:
-        """One optimizer step on turns `which`. Returns what to add up: sums over this rank's tokens, with their counts."""
+        """One optimizer step on turns `which`; returns sums over this rank's tokens, with their counts."""
         tokens = float(batch.reply_lengths_N[which].sum())
         choices = float(batch.policy_mask_R[ragged_indices(batch.reply_offsets, which)].sum())
         all_tokens, all_choices = self.ranks.sum(np.array([tokens, choices]))
@@ -162,7 +164,7 @@ class Learner:
         return loss, stats
 
     def _apply_gradients(self, critic_only: bool) -> dict[str, float]:
-        """Clip policy and value gradients apart, and step; a step whose gradient is not finite is left out and counted."""
+        """Clip policy and value gradients apart, and step; a gradient that is not finite is left out and counted."""
         factors = learning_rate_factors(
             self.policy_steps, self.value_steps, self.config.policy_steps, self.config.optimizer
         )

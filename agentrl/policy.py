@@ -1,7 +1,7 @@
 """The trained model: a causal language model with a value for every reply position.
 
-One forward pass yields, at the positions where reply tokens are predicted and nowhere else, logprobs, entropy and values.
-Positions are read from right-padded rows, so that nothing depends on what stands in the padding.
+One forward pass yields, at the positions where reply tokens are predicted and nowhere else, logprobs, entropy and
+values. Positions are read from right-padded rows, so that nothing depends on what stands in the padding.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ class ValueHead(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """Policy and value. The value head reads the policy's own trunk, or a second trunk (`critic`) where there is one."""
+    """Policy and value. The value head reads the policy's trunk, or a second trunk (`critic`) where there is one."""
 
     def __init__(self, lm: PreTrainedModel, critic: PreTrainedModel | None, head_seed: int) -> None:
         super().__init__()
@@ -87,8 +87,8 @@ class ActorCritic(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Logprobs (C), entropies (C) and values (K) of a micro-batch, in fp32.
 
-        `freeze_policy` keeps gradients out of the language model (critic pre-training). What is not asked for comes back
-        empty.
+        `freeze_policy` keeps gradients out of the language model (critic pre-training). What is not asked for comes
+        back empty.
         """
         empty = torch.zeros(0, device=rows.input_ids_BT.device)
         logprobs_C, entropy_C, values_K = empty, empty, empty
@@ -205,7 +205,7 @@ def load_values(model: ActorCritic, directory: Path) -> None:
 
 
 def _check_head(lm: PreTrainedModel) -> None:
-    """Logits are computed here from trunk and output embedding; a model that does more (soft caps, scales) is refused."""
+    """Logits are computed here from trunk and output embedding; a model that does more (soft caps) is refused."""
     ids = torch.arange(4, device=lm.device)[None]
     with torch.inference_mode():
         direct = lm(input_ids=ids, use_cache=False).logits

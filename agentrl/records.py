@@ -105,7 +105,7 @@ class TurnBatch:
         legal = [ids for t in turns if not t.error for ids in t.reply_legal]
         for turn in turns:
             if not turn.error and not len(turn.reply_ids) == len(turn.reply_logprobs) == len(turn.reply_legal) > 0:
-                raise ValueError(f"turn {turn.turn} of {turn.game} has no sampled ids and logprobs: it cannot be trained on")
+                raise ValueError(f"turn {turn.turn} of {turn.game} has no sampled ids and logprobs to be trained on")
         return cls(
             turns=turns,
             prompt_ids=np.array([i for t in turns for i in t.prompt_ids], dtype=np.int64),

@@ -1,7 +1,7 @@
 """Where every random number of a run comes from: generators keyed by what they are for, never by order of use.
 
-Keys make a run resumable and replayable: the seed of slot 3's episode 7, or of a reply's first token, can be told without
-having run anything before. Training and held-out seeds lie in disjoint ranges.
+Keys make a run resumable and replayable: the seed of slot 3's episode 7, or of a reply's first token, can be told
+without having run anything before. Training and held-out seeds lie in disjoint ranges.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def held_out_seed(index: int) -> int:
 
 
 def uniforms(seed: int, count: int) -> np.ndarray:
-    """`count` float64 numbers in [0, 1) from the counter-based Philox generator (Salmon et al., 2011) keyed by `seed`."""
+    """`count` float64 numbers in [0, 1) from the Philox generator (Salmon et al., 2011) keyed by `seed`."""
     return np.random.Generator(np.random.Philox(key=seed)).random(count)
 
 

@@ -1,4 +1,4 @@
-"""What an update holds fixed: values, old and reference logprobs, advantages and returns of a batch, before any step."""
+"""What an update holds fixed: values, logprobs, advantages and returns of a batch, before the first step."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -226,7 +226,7 @@ class Trainer:
             self.evaluate("after_greedy", self.parts.agent("evaluation", greedy=True))
 
     def _advance(self, turns: int, critic_only: bool, explained_variance: float) -> None:
-        """Count a finished update. Critic pre-training ends with a batch that was explained before it was trained on."""
+        """Count a finished update. Critic pre-training ends with a batch explained before it was trained on."""
         progress, warmup = self.progress, self.config.critic_warmup
         progress.update += 1
         progress.turns += turns

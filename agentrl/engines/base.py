@@ -8,8 +8,10 @@ from agentrl.records import FinishReason, Message
 
 @dataclass(slots=True, frozen=True)
 class Sampling:
-    """How a reply is drawn. `temperature` 0 is greedy, for evaluation only. There is no top_p and no top_k: logprobs must
-    be those of the distribution that was sampled."""
+    """How a reply is drawn. `temperature` 0 is greedy, for evaluation only.
+
+    There is no top_p and no top_k: logprobs must be those of the distribution that was sampled.
+    """
 
     temperature: float = 1.0
     max_tokens: int = 16

@@ -1,7 +1,7 @@
 """The embedded engine: samples from the very model that is trained, with a KV cache, on CPU or GPU.
 
-Rows are padded on the right, as in training: a prompt's hidden states do not depend on its padding. Ids that the legal-action
-trie forces cost no forward pass of their own, and finished rows leave the batch.
+Rows are padded on the right, as in training: a prompt's hidden states do not depend on its padding. Ids that the
+legal-action trie forces cost no forward pass of their own, and finished rows leave the batch.
 """
 
 import inspect
