@@ -166,16 +166,9 @@ class RichProgress(Callback):
             return
         self._tracked.total = trainer.total_updates
         self._tracked.description = "critic warm-up" if metrics.get("phase/critic_warmup") else "training"
-        self._tracked.text = "  ".join(
-            f"{name} {text}" if name != "turns/s" else f"{text} turns/s"
-            for name, text in [
-                ("turns/s", self._turns_per_second(metrics.get("turns", math.nan))),
-                ("success", _figure(metrics.get("episode/success"))),
-                ("return", _figure(metrics.get("episode/return"))),
-                ("ev", _figure(metrics.get("explained_variance"))),
-            ]
-            if text
-        )
+        figures = {"success": "episode/success", "return": "episode/return", "ev": "explained_variance"}
+        words = [f"{word} {text}" for word, name in figures.items() if (text := _figure(metrics.get(name)))]
+        self._tracked.text = "  ".join([*self._turns_per_second(metrics.get("turns", math.nan)), *words])
         self._tracked.advance(trainer.update - self._tracked.completed)
 
     def on_evaluation(self, trainer: TrainerView, name: str, results: dict[str, Any]) -> None:
@@ -187,11 +180,11 @@ class RichProgress(Callback):
         self._stack.close()
         self._tracked = None
 
-    def _turns_per_second(self, turns: float) -> str:
-        """Since the update before; evaluations and checkpoints between them count as time."""
+    def _turns_per_second(self, turns: float) -> list[str]:
+        """Since the update before; evaluations and checkpoints between them count as time. Empty at the first."""
         now, before = time.monotonic(), self._turns
         self._turns = (now, turns)
-        return f"{(turns - before[1]) / (now - before[0]):.0f}" if before and now > before[0] else ""
+        return [f"{(turns - before[1]) / (now - before[0]):.0f} turns/s"] if before and now > before[0] else []
 
 
 def evaluation_line(name: str, task: str, figures: dict[str, Any]) -> str:
