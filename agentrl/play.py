@@ -56,7 +56,7 @@ def play(
             if reward:
                 _note(console, f"Reward {float(reward):+g}")
             over = terminated or truncated
-    _note(console, _summary(turns, total, info) if over else f"Stopped after {turns} turns, return {total:g}.")
+    _note(console, _summary(turns, total, info) if over else f"Stopped after {_turns(turns)}, return {total:g}.")
 
 
 def _legal(game: TextEnv, info: dict[str, Any]) -> tuple[str, ...] | None:
@@ -94,7 +94,11 @@ def _note(console: Console, text: str) -> None:
 
 def _summary(turns: int, total: float, info: dict[str, Any]) -> str:
     success = {True: "success", False: "no success", None: "over"}[info.get("success")]
-    return f"{success} after {turns} turns, return {total:g}, progression {info.get('progression', 0.0):.0%}."
+    return f"{success} after {_turns(turns)}, return {total:g}, progression {info.get('progression', 0.0):.0%}."
+
+
+def _turns(count: int) -> str:
+    return f"{count} turn{'' if count == 1 else 's'}"
 
 
 def _harmless(text: str) -> str:

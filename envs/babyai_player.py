@@ -21,8 +21,9 @@ WANDERING = (Actions.forward, Actions.forward, Actions.left, Actions.right)
 class BotPlayer:
     """Called once a turn; `last_action()` tells what was really played, so that the bot can mend its plan.
 
-    A bot that raises or thinks itself done is replaced by one that plans anew from where the game stands; if that one
-    knows no action either, a step is taken at random (seeded: episodes stay reproducible).
+    A bot that raises, or wrongly thinks itself done, is replaced by one that plans the whole mission anew. A new bot
+    does not know what is carried, so hands are emptied before. In the turn of a failure a step is taken at random
+    (seeded: episodes stay reproducible).
     """
 
     def __init__(self, level: RoomGridLevel, last_action: Callable[[], Actions | None]) -> None:
@@ -32,19 +33,21 @@ class BotPlayer:
         self._bot: BabyAIBot | None = None
 
     def __call__(self) -> str:
-        action = self._planned(self._last_action()) if self._bot else None
-        if action is None:
-            self._bot = BabyAIBot(self._level)
-            action = self._planned(None)
-        if action is None:
+        if self._bot is None and self._level.carrying:
+            ahead = self._level.grid.get(*self._level.front_pos)
+            return NAMES[Actions.drop if ahead is None else Actions.right]
+        action = self._planned()
+        if action is None or action not in NAMES:
             self._bot = None
             action = self._random.choice(WANDERING)
         return NAMES[action]
 
-    def _planned(self, last: Actions | None) -> Actions | None:
-        assert self._bot is not None
+    def _planned(self) -> Actions | None:
+        """The bot's next action: None if it fails, `done` if it knows nothing more to do."""
         try:
-            action = self._bot.replan(last)
+            if self._bot is not None:
+                return self._bot.replan(self._last_action())
+            self._bot = BabyAIBot(self._level)
+            return self._bot.replan()
         except Exception:  # the bot asserts in many places, and knows that it cannot do every level
             return None
-        return action if action in NAMES else None
