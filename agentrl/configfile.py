@@ -218,7 +218,8 @@ def _line(mistake: dict[str, Any], source: str, overridden: set[str]) -> str:
     if kind == "missing" and (name in names):
         required = [n for n, f in names.items() if n.startswith(name) and f.is_required()][-1]
         meaning = names[required].description
-        return f"{source}: {required} is missing ({meaning}); add it, or give --{required}=VALUE"
+        option = next((short for short, full in SHORTHANDS.items() if full == required), required)
+        return f"{source}: {required} is missing ({meaning}); add it, or give --{option}=VALUE"
     field = names.get(re.sub(r"\.\d+$", "", name))
     return f"{source}: {name} = {_shown(value)}: expected {_expected(mistake, field)}"
 

@@ -1,0 +1,345 @@
+"""The command line: `agentrl train | eval | play | imitate | games | new-model`.
+
+torch and transformers are imported inside the commands, so that `--help` and every mistake answer at once.
+"""
+
+import json
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from agentrl import __version__
+from agentrl.errors import UserError, one_line
+
+if TYPE_CHECKING:
+    from agentrl.config import Config
+
+FREE_ARGUMENTS = {"ignore_unknown_options": True}
+"""Overrides such as `--a.b=value` reach the command as they stand."""
+
+
+class OneLineErrors(TyperGroup):
+    """A user's mistake is one line on stderr and status 2, Ctrl-C status 130; anything else is a bug: a traceback."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        extra["standalone_mode"] = False
+        try:
+            status = super().main(*args, **extra)
+        except (typer.TyperException, UserError) as error:
+            message = error.format_message() if isinstance(error, typer.TyperException) else error
+            print(f"agentrl: {one_line(message)}", file=sys.stderr)
+            status = 2
+        except typer.Abort:
+            status = 130
+        sys.exit(status)
+
+
+app = typer.Typer(
+    cls=OneLineErrors,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SHOWN_TASKS = 12
+
+Recipe = Annotated[
+    list[str], typer.Argument(metavar="CONFIG [--a.b=value]", help="YAML recipe, and fields of it to change.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="Option of the game, e.g. reward=binary; repeatable."),
+]
+
+
+def _examples(*lines: str) -> str:
+    return "Examples:\n\n" + "\n".join(f"  [bold]{line}[/]" for line in lines)
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=_examples(
+        "agentrl games",
+        "agentrl train experiments/quickstart.yaml",
+        "agentrl eval runs/quickstart",
+        "agentrl play babyai/goto",
+    ),
+)
+def _root(
+    ctx: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    """Train and benchmark LLM agents on text games that last hundreds of turns."""
+    if version:
+        print(f"agentrl {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+@app.command(
+    context_settings=FREE_ARGUMENTS,
+    epilog=_examples(
+        "agentrl train experiments/quickstart.yaml",
+        "agentrl train experiments/quickstart.yaml --name=slow --optimizer.lr=3e-4",
+        "agentrl train experiments/babyai_qwen2.5_3b.yaml --game babyai/open --dry-run",
+        "agentrl train runs/slow/config.yaml --resume",
+    ),
+)
+def train(
+    arguments: Recipe,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the whole config and what follows from it; touch nothing.")
+    ] = False,
+) -> None:
+    """Train an agent, evaluate it before and after, and write a report.
+
+    Any field of the recipe can be changed as --section.field=value, the value being YAML.
+    --model DIR is short for --model.path=DIR, --game ID for --game.id=ID.
+    """
+    config = _read_recipe(arguments, "--resume", "--dry-run")
+    if dry_run:
+        from agentrl import envs
+        from agentrl.configfile import describe
+
+        envs.check(config.game.id, **config.game.options)
+        print(describe(config), end="")
+        return
+    from agentrl.trainer import Trainer
+
+    Trainer(config, resume=resume).fit()
+
+
+@app.command(
+    "eval",
+    context_settings=FREE_ARGUMENTS,
+    epilog=_examples(
+        "agentrl eval runs/quickstart --episodes 256",
+        "agentrl eval runs/quickstart/checkpoints/step-20 --greedy --out figures.json",
+        "agentrl eval Qwen/Qwen2.5-3B-Instruct --config experiments/babyai_qwen2.5_3b.yaml",
+    ),
+)
+def evaluate(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [--a.b=value]",
+            help="Run, checkpoint, or Hugging Face model (name or folder), and fields of the recipe to change.",
+        ),
+    ],
+    recipe: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Recipe; without it the run's own, else defaults.")
+    ] = None,
+    game: Annotated[str | None, typer.Option("--game", metavar="ID", help="Another game than the recipe's.")] = None,
+    option: Options = None,
+    episodes: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Held-out episodes, each played to its end; without it the recipe's."),
+    ] = None,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="The likeliest token each time, instead of sampling.")
+    ] = False,
+    temperature: Annotated[str | None, typer.Option(metavar="T", help="Of sampling; without it the recipe's.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures there too, as JSON.")] = None,
+) -> None:
+    """Score a model on held-out episodes: success, return, progression, length, with 95 % intervals."""
+    from agentrl.configfile import load_config, make_config
+
+    named, overrides = _split(
+        arguments, "model", "--config", "--option", "--episodes", "--greedy", "--temperature", "--out"
+    )
+    model, own_recipe = _model_and_recipe(named)
+    if greedy and temperature is not None:
+        raise UserError("--greedy and --temperature exclude each other: give one")
+    if game is not None:
+        overrides += [f"--game={json.dumps(game)}", "--game.options={}"]
+    overrides += _overrides({"evaluation.episodes": episodes, "engine.temperature": temperature})
+    overrides += [f"--game.options.{name}={json.dumps(value)}" for name, value in _game_options(option).items()]
+    recipe = recipe or own_recipe
+    config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
+    if not config.evaluation.episodes:
+        raise UserError("evaluation.episodes = 0: nothing to play; give --episodes N")
+    from agentrl.evaluation import evaluate_command
+
+    game_id, options, count = config.game.id, config.game.options, config.evaluation.episodes
+    _print_figures(evaluate_command(model, game_id, options, config, greedy, count), out)
+
+
+@app.command(epilog=_examples("agentrl play babyai/goto", "agentrl play babyai/open --seed 7 --style cot --prompt"))
+def play(
+    game: Annotated[str, typer.Argument(metavar="GAME", help="A game as `agentrl games` lists it.")],
+    option: Options = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Episode; without it a new one each time.")] = None,
+    style: Annotated[str, typer.Option(help="Prompt style: a name, or a path to a YAML file.")] = "action",
+    prompt: Annotated[bool, typer.Option("--prompt", help="Show the whole prompt at every turn.")] = False,
+) -> None:
+    """Play a game in the terminal, seeing exactly what the model sees."""
+    from rich.console import Console
+
+    from agentrl.play import play as play_game
+
+    play_game(game, _game_options(option), seed, style, prompt, Console())
+
+
+@app.command(
+    context_settings=FREE_ARGUMENTS,
+    epilog=_examples(
+        "agentrl imitate experiments/babyai_tiny.yaml --imitation.episodes=20 --out models/warm",
+        "agentrl train experiments/babyai_tiny.yaml --imitation.episodes=0 --model models/warm",
+    ),
+)
+def imitate(
+    arguments: Recipe,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The model's folder; without it OUTPUT_DIR/NAME-imitation.")
+    ] = None,
+) -> None:
+    """Fine-tune a model on episodes of the game's scripted player; save it in Hugging Face format."""
+    config = _read_recipe(arguments, "--out")
+    from agentrl.imitation import imitate_command
+
+    _print_figures(imitate_command(config, out or Path(config.output_dir) / f"{config.name}-imitation"))
+
+
+@app.command(epilog=_examples("agentrl games", "agentrl games --json"))
+def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False) -> None:
+    """List the games that can be played, with their tasks; GAME/TASK is a game's id."""
+    from agentrl import envs
+
+    specs = envs.games().values()
+    if as_json:
+        rows = [{"name": s.name, "description": s.description, "tasks": list(s.tasks)} for s in specs]
+        print(json.dumps(rows, indent=2))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("game", "tasks", "description", box=box.SIMPLE)
+    for spec in specs:
+        more = len(spec.tasks) - SHOWN_TASKS
+        tasks = [*spec.tasks[:SHOWN_TASKS], *([f"and {more} more: agentrl games --json"] if more > 0 else [])]
+        table.add_row(
+            Text(one_line(spec.name)), Text("\n".join(map(one_line, tasks))), Text(one_line(spec.description))
+        )
+    Console().print(table)
+
+
+@app.command(
+    "new-model",
+    epilog=_examples(
+        "agentrl new-model models/tiny --game babyai/goto",
+        "agentrl new-model models/wide --game babyai/goto --hidden-size 128 --ffn-size 384",
+    ),
+)
+def new_model(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
+    game: Annotated[str, typer.Option("--game", metavar="ID", help="The game whose text makes the tokenizer.")],
+    option: Options = None,
+    hidden_size: Annotated[str | None, typer.Option(metavar="N", help="Width.")] = None,
+    layers: Annotated[str | None, typer.Option(metavar="N", help="Transformer layers.")] = None,
+    heads: Annotated[str | None, typer.Option(metavar="N", help="Attention heads.")] = None,
+    kv_heads: Annotated[str | None, typer.Option(metavar="N", help="Heads of keys and values.")] = None,
+    ffn_size: Annotated[str | None, typer.Option(metavar="N", help="Width of the feed-forward part.")] = None,
+    vocab_size: Annotated[
+        str | None, typer.Option(metavar="N", help="Most tokens; the first are 256 bytes and 3 special ones.")
+    ] = None,
+    max_positions: Annotated[str | None, typer.Option(metavar="N", help="Longest prompt and reply together.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the weights and of the play that gives the text.")] = 0,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of random play whose text is used.")] = 50,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in DIR.")] = False,
+) -> None:
+    """Make a small Qwen2-architecture model: random weights, and a tokenizer made from a game's text.
+
+    Sizes that are left out are those of model.new in a recipe.
+    """
+    from agentrl.configfile import make_config
+
+    sizes = {
+        "hidden_size": hidden_size,
+        "layers": layers,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "ffn_size": ffn_size,
+        "vocab_size": vocab_size,
+        "max_positions": max_positions,
+    }
+    given = _overrides({f"model.new.{name}": size for name, size in sizes.items()})
+    shape = make_config({"name": "new", "game": {"id": game}}, given).model.new
+    from agentrl.new_model import create
+
+    create(directory, game, _game_options(option), shape, seed, episodes, overwrite)
+    print(f"Written to {directory}")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+def _overrides(values: dict[str, str | None]) -> list[str]:
+    """Options that are fields of the recipe: checked as such."""
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+def _read_recipe(arguments: list[str], *own_options: str) -> "Config":
+    from agentrl.configfile import load_config
+
+    return load_config(*_split(arguments, "recipe", *own_options))
+
+
+def _split(arguments: list[str], what: str, *own_options: str) -> tuple[str, list[str]]:
+    """The one positional argument, and the overrides; a typo of the command's own options has landed among these."""
+    from agentrl.config import Config
+    from agentrl.configfile import split_arguments
+
+    for name in (argument.partition("=")[0] for argument in arguments if argument.startswith("--")):
+        is_field = "." in name or name[2:] in Config.model_fields
+        if not is_field and (near := get_close_matches(name, own_options, n=1, cutoff=0.75)):
+            raise UserError(f"there is no option {name}; did you mean {near[0]}?")
+    positional, overrides = split_arguments(arguments)
+    if len(positional) != 1:
+        raise UserError(f"one {what} is expected, found {' '.join(positional) or 'none'}")
+    return positional[0], overrides
+
+
+def _model_and_recipe(model: str) -> tuple[str, Path | None]:
+    """A run's folder stands for its newest checkpoint; a run knows its recipe."""
+    path = Path(model)
+    if (path / "config.yaml").is_file():
+        from agentrl.checkpoint import checkpoints
+
+        found = checkpoints(path)
+        if not found:
+            raise UserError(f"{model}: this run has no finished checkpoint yet")
+        return str(found[-1]), path / "config.yaml"
+    run = path.parent.parent
+    known = path.parent.name == "checkpoints" and (run / "config.yaml").is_file()
+    return model, run / "config.yaml" if known else None
+
+
+def _game_options(items: list[str] | None) -> dict[str, Any]:
+    """`--option NAME=VALUE`, the values being YAML."""
+    from agentrl.plainyaml import load_yaml
+
+    options = {}
+    for item in items or []:
+        name, equals, text = item.partition("=")
+        if not name.isidentifier() or not equals:
+            raise UserError(f"--option {item}: write --option NAME=VALUE")
+        options[name] = load_yaml(text)
+    return options
+
+
+def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:
+    text = json.dumps(figures, indent=2)
+    print(text)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n")

@@ -1,0 +1,288 @@
+"""The command line: what reaches the functions behind it, and one line with status 2 for each mistake."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentrl.cli import app
+from agentrl.config import NewModelConfig
+from agentrl.configfile import load_config, make_config
+from agentrl.errors import UserError
+from agentrl.plainyaml import load_yaml
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+QUICKSTART = str(EXPERIMENTS / "quickstart.yaml")
+COMMANDS = ["train", "eval", "play", "imitate", "games", "new-model"]
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: str, **extra):
+        return CliRunner().invoke(app, list(arguments), **extra)
+
+    return invoke
+
+
+@pytest.fixture
+def behind(monkeypatch):
+    """Replace a module behind the command line by one function that records how it is called."""
+
+    def replace(module: str, name: str, answer=None):
+        calls = []
+
+        def function(*arguments, **keywords):
+            calls.append((arguments, keywords))
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        fake = types.ModuleType(module)
+        setattr(fake, name, function)
+        monkeypatch.setitem(sys.modules, module, fake)
+        monkeypatch.setattr(sys.modules["agentrl"], module.removeprefix("agentrl."), fake, raising=False)
+        return calls
+
+    return replace
+
+
+def assert_one_line(result, *parts: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("agentrl: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.endswith("\n")
+    for part in parts:
+        assert part in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(run, command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    text = re.sub(r"\s+", " ", result.stdout)
+    assert f"Examples: agentrl {command} " in text
+    assert "torch" not in text
+
+
+def test_root_help_lists_every_command(run):
+    for result in (run("--help"), run()):
+        assert result.exit_code == 0
+        assert all(command in result.stdout for command in COMMANDS)
+
+
+def test_version(run):
+    from agentrl import __version__
+
+    assert run("--version").stdout == f"agentrl {__version__}\n"
+
+
+@pytest.mark.parametrize("recipe", sorted(EXPERIMENTS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_dry_run_of_every_recipe(run, tmp_path, recipe):
+    result = run("train", str(recipe), "--dry-run", "--seed=7")
+    assert result.exit_code == 0, result.output
+    assert make_config(load_yaml(result.stdout)) == load_config(recipe, ["--seed=7"])
+    assert "# turns per update" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_checks_the_game(run):
+    assert_one_line(run("train", QUICKSTART, "--dry-run", "--game", "babyai/gto"), "game.id", "babyai/goto")
+    assert_one_line(run("train", QUICKSTART, "--dry-run", "--game.options.rewrd=binary"), "rewrd", "reward")
+
+
+def test_train(run, behind):
+    class Fit:
+        fitted = 0
+
+        def fit(self):
+            self.fitted += 1
+            return {}
+
+    trainer = Fit()
+    calls = behind("agentrl.trainer", "Trainer", trainer)
+    assert run("train", "--optimizer.lr", "1e-4", QUICKSTART, "--resume", "--model", "some/dir").exit_code == 0
+    config = load_config(QUICKSTART, ["--optimizer.lr=1e-4", "--model.path=some/dir"])
+    assert calls == [((config,), {"resume": True})]
+    assert trainer.fitted == 1
+    run("train", QUICKSTART)
+    assert calls[1] == ((load_config(QUICKSTART),), {"resume": False})
+
+
+def test_eval_of_a_model_without_recipe(run, behind, tmp_path):
+    calls = behind("agentrl.evaluation", "evaluate_command", {"success": 0.5})
+    arguments = ["eval", "org/model", "--game", "babyai/goto", "--option", "reward=binary", "--option", "num_dists=2"]
+    result = run(*arguments, "--greedy", "--episodes", "9", "--prompt.style=cot", "--out", "deep/figures.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == json.loads((tmp_path / "deep/figures.json").read_text()) == {"success": 0.5}
+    options = {"reward": "binary", "num_dists": 2}
+    tree = {"name": "eval", "game": {"id": "babyai/goto", "options": options}, "evaluation": {"episodes": 9}}
+    config = make_config(tree, ["--prompt.style=cot"])
+    assert calls == [(("org/model", "babyai/goto", options, config, True, 9), {})]
+
+
+def test_eval_takes_the_recipe_of_the_run(run, behind, tmp_path):
+    calls = behind("agentrl.evaluation", "evaluate_command", {})
+    step = tmp_path / "runs/quickstart/checkpoints/step-12"
+    step.mkdir(parents=True)
+    (step.parent / "step-3").mkdir()
+    (tmp_path / "runs/quickstart/config.yaml").write_text(Path(QUICKSTART).read_text())
+    config = load_config(QUICKSTART, ["--engine.temperature=0.5"])
+    for model in ("runs/quickstart", "runs/quickstart/checkpoints/step-12"):
+        result = run("eval", model, "--temperature", "0.5")
+        assert result.exit_code == 0, result.output
+        (path, *rest), _ = calls.pop()
+        assert Path(path).resolve() == step
+        assert rest == [config.game.id, {}, config, False, config.evaluation.episodes]
+
+
+def test_eval_of_another_game_drops_the_recipes_game_options(run, behind):
+    calls = behind("agentrl.evaluation", "evaluate_command", {})
+    recipe = str(EXPERIMENTS / "babyai_qwen2.5_3b.yaml")
+    run("eval", "org/model", "--config", recipe)
+    run("eval", "org/model", "--config", recipe, "--game", "other/task")
+    assert [call[0][1:3] for call in calls] == [("babyai/goto", {"reward": "binary"}), ("other/task", {})]
+
+
+def test_eval_of_a_run_without_checkpoint(run, tmp_path):
+    (tmp_path / "config.yaml").write_text(Path(QUICKSTART).read_text())
+    assert_one_line(run("eval", "."), "no finished checkpoint")
+
+
+def test_imitate(run, behind):
+    calls = behind("agentrl.imitation", "imitate_command", {"loss": 0.1})
+    result = run("imitate", QUICKSTART, "--imitation.episodes=3", "--out", "warm")
+    assert json.loads(result.stdout) == {"loss": 0.1}
+    run("imitate", QUICKSTART)
+    assert calls[0] == ((load_config(QUICKSTART, ["--imitation.episodes=3"]), Path("warm")), {})
+    assert calls[1] == ((load_config(QUICKSTART), Path("runs/quickstart-imitation")), {})
+
+
+def test_play(run):
+    result = run("play", "babyai/goto", "--seed", "3", "--option", "reward=binary", input="turn left\nq\n")
+    assert result.exit_code == 0, result.output
+    assert "turn left" in result.stdout
+
+
+def test_games(run):
+    assert "babyai" in run("games").stdout
+    listed = json.loads(run("games", "--json").stdout)
+    babyai = next(game for game in listed if game["name"] == "babyai")
+    assert {"goto", "pickup", "open", "putnext", "pick_up_seq_go_to"} <= set(babyai["tasks"])
+    assert babyai["description"]
+
+
+def test_new_model(run, behind):
+    calls = behind("agentrl.new_model", "create")
+    result = run("new-model", "dir", "--game", "babyai/goto", "--hidden-size", "32", "--seed", "5", "--overwrite")
+    assert result.exit_code == 0, result.output
+    assert calls == [((Path("dir"), "babyai/goto", {}, NewModelConfig(hidden_size=32), 5, 50, True), {})]
+
+
+MISTAKES = [
+    (["trian"], ["trian", "train"]),
+    (["train"], ["CONFIG"]),
+    (["train", QUICKSTART, "second.yaml"], ["one recipe"]),
+    (["train", "nowhere.yaml"], ["nowhere.yaml", "no such file"]),
+    (["train", QUICKSTART.replace(".yaml", ".yml")], ["did you mean"]),
+    (["train", QUICKSTART, "--resme"], ["--resme", "--resume"]),
+    (["train", QUICKSTART, "--dry-rnu=true"], ["--dry-run"]),
+    (["train", QUICKSTART, "--algorithm.lr=1"], ["algorithm.lr = 1", "optimizer.lr"]),
+    (["train", QUICKSTART, "--optimizer.lr=fast"], ["optimizer.lr", '"fast"', "a number"]),
+    (["train", QUICKSTART, "--optimizer.lr"], ["value is missing"]),
+    (["train", QUICKSTART, "--name=a\x1b[31m\nb"], ["name"]),
+    (["train", QUICKSTART, "--batch.num_envs=0"], ["batch.num_envs = 0", "greater than 0"]),
+    (["eval"], ["MODEL"]),
+    (["eval", "org/model"], ["game.id is missing", "--game=VALUE"]),
+    (["eval", "org/model", "--game", "babyai/goto", "--greedy", "--temperature", "1"], ["exclude"]),
+    (["eval", "org/model", "--game", "babyai/goto", "--episodes", "0"], ["evaluation.episodes = 0", "--episodes"]),
+    (
+        ["eval", "org/model", "--game", "babyai/goto", "--episodes", "many"],
+        ["evaluation.episodes", '"many"', "a whole number"],
+    ),
+    (["eval", "org/model", "--game", "babyai/goto", "--option", "reward"], ["--option NAME=VALUE"]),
+    (["eval", "org/model", "--game", "babyai/goto", "--temperature", "0"], ["engine.temperature = 0"]),
+    (["play"], ["GAME"]),
+    (["play", "babyai/gto"], ["babyai/goto"]),
+    (["play", "babyai/goto", "--seed", "x"], ["--seed"]),
+    (["play", "babyai/goto", "--option", "rewrd=binary"], ["rewrd", "reward"]),
+    (["play", "babyai/goto", "--style", "actoin"], ["actoin", "action"]),
+    (["imitate", QUICKSTART, "--ou", "x"], ["--out"]),
+    (["games", "--jsn"], ["--json"]),
+    (["new-model", "dir"], ["--game"]),
+    (["new-model", "dir", "--game", "babyai/goto", "--hidden-size", "0"], ["hidden_size = 0"]),
+    (["new-model", "dir", "--game", "babyai/goto", "--vocab-size", "3"], ["vocab_size = 3", "260"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), MISTAKES, ids=lambda value: " ".join(map(repr, value))[:60])
+def test_mistakes(run, arguments, parts):
+    result = run(*arguments)
+    assert_one_line(result, *parts)
+    assert result.stderr.rstrip("\n").isprintable()
+
+
+def test_a_user_error_from_inside_is_one_line(run, behind):
+    behind("agentrl.trainer", "Trainer", UserError("runs/x holds\na run: add --resume"))
+    assert_one_line(run("train", QUICKSTART), "runs/x holds a run: add --resume")
+
+
+def test_a_bug_keeps_its_traceback(run, behind):
+    behind("agentrl.trainer", "Trainer", ValueError("a bug"))
+    result = run("train", QUICKSTART)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ValueError)
+
+
+def test_ctrl_c_is_status_130(run, behind):
+    behind("agentrl.trainer", "Trainer", KeyboardInterrupt())
+    assert run("train", QUICKSTART).exit_code == 130
+
+
+def spawn(*arguments: str, **extra) -> subprocess.CompletedProcess:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, **extra)
+
+
+def test_a_mistake_in_a_real_process(tmp_path):
+    done = spawn("-m", "agentrl", "train", QUICKSTART, "--algorithm.lr=1", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("agentrl: command line: algorithm.lr = 1: no such field")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["train", "nowhere.yaml"], ["trian"]])
+def test_help_and_mistakes_wait_for_no_heavy_import(arguments):
+    program = (
+        "import sys; from agentrl.cli import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'gymnasium', 'minigrid'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = spawn("-c", program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_in_a_real_process(tmp_path):
+    game = [sys.executable, "-m", "agentrl", "play", "babyai/goto", "--seed", "1"]
+    process = subprocess.Popen(
+        game, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert process.stdout.readline()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode in (0, 130)
+    assert b"Traceback" not in errors
