@@ -26,7 +26,7 @@ from agentrl.policy import load_values, save_policy
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands at an update's boundary."""
+    """Where a run stands at an update's boundary. `cpu_seconds` are those of the updates, evaluations left out."""
 
     update: int = 0
     warmup_updates: int = 0
@@ -35,6 +35,7 @@ class Progress:
     episodes: int = 0
     policy_version: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     evaluations: dict[str, Any] = field(default_factory=dict)
 
 

@@ -128,7 +128,7 @@ class Trainer:
 
     def _one_update(self) -> None:
         """Collect a batch, fix its targets, take the optimizer steps, tell everybody."""
-        clock = time.monotonic()
+        clock, cpu_clock = time.monotonic(), time.process_time()
         critic_only = not self.progress.warmup_done
         collected = self.collector.collect(self.config.batch.turns_per_env, self._should_stop)
         collected_at = time.monotonic()
@@ -137,6 +137,7 @@ class Trainer:
         annotate(batch, targets)
         self._tell("on_batch", collected.turns)
         metrics |= self.learner.update(batch, targets, self.update, critic_only)
+        self.progress.cpu_seconds += time.process_time() - cpu_clock
         self._advance(self.ranks.count * len(batch), critic_only, metrics["explained_variance"])
         seconds = time.monotonic() - clock
         metrics |= {
@@ -269,6 +270,7 @@ class Trainer:
         results = {
             **self.progress.evaluations,
             "seconds": time.monotonic() - self._started,
+            "cpu_seconds": self.progress.cpu_seconds,
             "turns": self.progress.turns,
             "updates": self.update,
             "seed": self.config.seed,
