@@ -223,6 +223,8 @@ def _hover(curves: Mapping[str, list[_Point]], x: Callable[[float], float]) -> l
     for label, points in curves.items():
         for point in points:
             texts.setdefault(point.update, []).append(f"{label} {number(point.mean)}")
+    if not texts:
+        return []
     updates = sorted(texts)
     middles = [(a + b) / 2 for a, b in pairwise(x(update) for update in updates)]
     edges = [FRAME.left, *middles, FRAME.right]
