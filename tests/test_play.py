@@ -9,7 +9,7 @@ from agentrl import envs
 from agentrl.config import PromptConfig
 from agentrl.envs import GameSpec, Observation, TextEnv, registry
 from agentrl.errors import UserError
-from agentrl.memory import WindowMemory
+from agentrl.memory import PastTurn, WindowMemory
 from agentrl.play import play
 from agentrl.prompting import Prompter
 
@@ -89,10 +89,13 @@ def test_the_time_limit_ends_it_too(monkeypatch):
 def test_the_whole_prompt_is_what_a_model_gets(monkeypatch):
     game = envs.make("babyai/goto")
     prompter, memory = Prompter(PromptConfig(style="cot"), "babyai/goto", None), WindowMemory(1, "whole")
-    observation, _ = game.reset(seed=SEED)
-    wanted = prompter.messages(game, observation, memory)
-    screen = played(monkeypatch, ["q"], show_prompt=True, style="cot")
-    shown = "\n".join(line for line in screen.splitlines() if "──" not in line)
+    first, _ = game.reset(seed=SEED)
+    wanted = prompter.messages(game, first, memory)
+    reply = "I turn. ACTION: turn left"
+    memory.add(PastTurn(first.scene, reply, "turn left", True))
+    wanted += prompter.messages(game, game.step("turn left")[0], memory)
+    screen = played(monkeypatch, [reply, "q"], show_prompt=True, style="cot")
+    shown = "\n".join(line for line in screen.splitlines() if "──" not in line and line != "> ")
     assert "\n".join(message["content"] for message in wanted) in shown
 
 

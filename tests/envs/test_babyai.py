@@ -132,6 +132,26 @@ def test_a_means_several_and_the_means_one():
     assert articles == {"a", "the"}
 
 
+@pytest.mark.parametrize("task", ["goto", "open"])
+def test_every_object_can_be_reached_without_moving_another(task):
+    game = BabyAI(task, num_dists=11)
+    for seed in range(25):
+        game.reset(seed=seed)
+        grid = game.level.grid
+        frontier = [tuple(map(int, game.level.agent_pos))]
+        walked, touched = set(frontier), set()
+        while frontier:
+            x, y = frontier.pop()
+            for spot in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)):
+                cell = grid.get(*spot)
+                if cell is None and spot not in walked:
+                    walked.add(spot)
+                    frontier.append(spot)
+                elif cell is not None and cell.type != "wall":
+                    touched.add(cell)
+        assert touched == {cell for cell in grid.grid if cell and cell.type != "wall"}
+
+
 @pytest.mark.parametrize(
     ("task", "limit", "objects"),
     [("goto", 64, 1), ("pickup", 64, 1), ("open", 128, 2), ("putnext", 128, 2), ("pick_up_seq_go_to", 128, 2)],

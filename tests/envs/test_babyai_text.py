@@ -160,3 +160,17 @@ def test_every_view_of_random_play_equals_minigrids(task):
             observation, _, terminated, truncated, _ = game.step(action)
             if terminated or truncated:
                 break
+
+
+def test_sight_through_any_clutter_equals_minigrids():
+    level = BabyAI("BabyAI-BossLevel-v0").level
+    chance = random.Random(0)
+    for _ in range(400):
+        density = chance.uniform(0.05, 0.5)
+        for i in range(len(level.grid.grid)):
+            thing = chance.choice([Wall(), Wall(), Ball("red"), Door("blue"), Door("grey", is_open=True)])
+            level.grid.grid[i] = thing if chance.random() < density else None
+        level.agent_pos = (chance.randrange(level.width), chance.randrange(level.height))
+        level.agent_dir = chance.randrange(4)
+        level.grid.set(*level.agent_pos, None)
+        assert describe(level.grid, level.agent_pos, level.agent_dir, level.carrying) == oracle(level)
