@@ -44,7 +44,10 @@ class Cursor:
             self._node = self._node[token]
             return
         self._ids.append(token)
-        if marker_ended(self._constraint.tokenizer.decode(self._ids[-16:], skip_special_tokens=True)):
+        # The whole reply is read, as the parser will read it: a marker inside of <think> counts for neither. Only the
+        # token that brings the colon can end a marker.
+        decode = self._constraint.tokenizer.decode
+        if ":" in decode([token]) and marker_ended(decode(self._ids, skip_special_tokens=True)):
             self._node = self._constraint.trie(self._legal)
 
 
@@ -64,4 +67,11 @@ class ActionConstraint:
         self.trie = trie
 
     def cursor(self, legal: tuple[str, ...]) -> Cursor:
+        """Follow a new reply, which must name one of `legal`.
+
+        Raises:
+            ValueError: `legal` is empty: an empty set of next ids would read as `FREE`.
+        """
+        if not legal:
+            raise ValueError("a turn needs at least one legal action")
         return Cursor(self, legal)
