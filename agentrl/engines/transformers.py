@@ -5,6 +5,7 @@ legal-action trie forces cost no forward pass of their own, and finished rows le
 """
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
@@ -97,7 +98,7 @@ class TransformersEngine:
             replies.update(zip(chunk, self._generate([requests[i] for i in chunk]), strict=True))
         return [replies[i] for i in range(len(requests))]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _generate(self, requests: list[Request]) -> list[Reply]:
         was_training = self.lm.training
         self.lm.eval()
@@ -107,17 +108,19 @@ class TransformersEngine:
         active = [row for row in rows if not self._finished(row)]
         cache = DynamicCache(config=self.lm.config)
         mask_BT = torch.zeros((len(active), 0), dtype=torch.long, device=self.lm.device)
-        while active:
-            hidden_BH, mask_BT = self._forward(active, cache, mask_BT)
-            self._sample(active, hidden_BH)
-            for row in active:
-                self._take_forced(row)
-            keep = [i for i, row in enumerate(active) if not self._finished(row)]
-            if keep and len(keep) < len(active):
-                index = torch.tensor(keep, device=self.lm.device)
-                cache.batch_select_indices(index)
-                mask_BT = mask_BT[index]
-            active = [active[i] for i in keep]
+        # One context for all passes: autocast keeps its copies of the weights until it ends (not in inference mode).
+        with self.autocast():
+            while active:
+                hidden_BH, mask_BT = self._forward(active, cache, mask_BT)
+                self._sample(active, hidden_BH)
+                for row in active:
+                    self._take_forced(row)
+                keep = [i for i, row in enumerate(active) if not self._finished(row)]
+                if keep and len(keep) < len(active):
+                    index = torch.tensor(keep, device=self.lm.device)
+                    cache.batch_select_indices(index)
+                    mask_BT = mask_BT[index]
+                active = [active[i] for i in keep]
         self.lm.train(was_training)
         return [self._reply(row) for row in rows]
 
@@ -139,19 +142,21 @@ class TransformersEngine:
         if not prefill:
             starts_B = torch.tensor([row.length for row in rows], device=device)
             where |= {"attention_mask": mask_BT, "position_ids": starts_B[:, None] + columns[None, :]}
-        with self.autocast():
-            hidden_BTH = self.lm.base_model(
-                input_ids=torch.from_numpy(ids).to(device), use_cache=True, **where
-            ).last_hidden_state
+        hidden_BTH = self.lm.base_model(
+            input_ids=torch.from_numpy(ids).to(device), use_cache=True, **where
+        ).last_hidden_state
         for row in rows:
             row.length += len(row.pending)
             row.pending = []
         return hidden_BTH[torch.arange(len(rows), device=device), lengths_B - 1], mask_BT
 
     def _sample(self, rows: list[_Row], hidden_BH: Tensor) -> None:
-        """Draw one id a row by inverting the distribution function at the row's own uniform number."""
-        with self.autocast():
-            logits_BV = self.lm.get_output_embeddings()(hidden_BH)
+        """Draw one id a row by inverting the distribution function at the row's own uniform number.
+
+        Raises:
+            FloatingPointError: a logprob is NaN.
+        """
+        logits_BV = self.lm.get_output_embeddings()(hidden_BH)
         allowed = [row.allowed for row in rows]
         device = logits_BV.device
         legal_ids = torch.tensor([i for ids in allowed for i in ids], dtype=torch.long, device=device)
@@ -165,7 +170,10 @@ class TransformersEngine:
             draws = torch.tensor([row.draws[len(row.ids)] for row in rows], dtype=torch.float64, device=device)
             cdf_BV = logprobs_BV.double().exp().cumsum(-1)
             chosen_B = torch.searchsorted(cdf_BV, draws[:, None] * cdf_BV[:, -1:], right=True)[:, 0]
+            chosen_B = chosen_B.clamp(max=cdf_BV.shape[1] - 1)  # NaN sorts behind the last id
         chosen = logprobs_BV.gather(1, chosen_B[:, None])[:, 0].tolist()
+        if not all(map(math.isfinite, chosen)):
+            raise FloatingPointError("the model's logits are not finite numbers: its weights have diverged")
         for row, token, logprob in zip(rows, chosen_B.tolist(), chosen, strict=True):
             row.take(token, logprob)
 
