@@ -67,7 +67,10 @@ def micro_batches(which: Index, lengths_N: Index, size: int) -> Iterator[Index]:
 
 
 def _sequence(batch: TurnBatch, turn: int) -> NDArray[np.int64]:
-    """Prompt and all but the last reply token, which predicts nothing that is trained on."""
+    """Prompt and all but the last reply token, which predicts nothing that is trained on.
+
+    Of a turn without a reply (an error) nothing is read: one id keeps its row.
+    """
     prompt = batch.prompt_ids[batch.prompt_offsets[turn] : batch.prompt_offsets[turn + 1]]
-    end = max(batch.reply_offsets[turn], batch.reply_offsets[turn + 1] - 1)
-    return np.concatenate([prompt, batch.reply_ids_R[batch.reply_offsets[turn] : end]])
+    reply = batch.reply_ids_R[batch.reply_offsets[turn] : batch.reply_offsets[turn + 1]]
+    return np.concatenate([prompt, reply[:-1]]) if len(reply) else prompt[:1]
