@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -294,6 +294,19 @@ class TestIds:
         start = AddedToken("<|im_start|>", special=True, **{"normalized": False} | greedy)
         tokenizer = small_tokenizer(specials=("<|endoftext|>", start, end))
         messages = [{"role": "user", "content": "a red ball  "}, {"role": "assistant", "content": "  left"}]
+        assert ChatEncoder(tokenizer).encode(messages) == plain(tokenizer, messages)
+
+    def test_tokens_that_overlap(self) -> None:
+        """The tokenizer takes the longest at the leftmost place: here it swallows a template's own token."""
+        tokenizer = small_tokenizer(specials=(*SPECIALS, "ab", "abc<|im"))
+        messages = [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "abc<|im_start|>"}]
+        assert ChatEncoder(tokenizer).encode(messages) == plain(tokenizer, messages)
+
+    def test_tokens_that_are_found_after_normalising(self) -> None:
+        """The text is not cut at these before it is normalised, so neither may a piece begin there."""
+        tokenizer = small_tokenizer(specials=(*SPECIALS, AddedToken("left", special=False, normalized=True)))
+        tokenizer.backend_tokenizer.normalizer = normalizers.Prepend("_")
+        messages = [{"role": "user", "content": "turn left now"}]
         assert ChatEncoder(tokenizer).encode(messages) == plain(tokenizer, messages)
 
     def test_c01_past_replies_are_encoded_again_in_prompts_but_a_sampled_reply_never(self) -> None:
