@@ -85,7 +85,7 @@ def dual_discount_gae(
     powers = (gamma_token * lambda_token) ** np.arange(tokens_to_end_R.max(initial=0) + 1)
     weight_R = gamma_step * lambda_step * powers[tokens_to_end_R]
 
-    chained_N = followed_N & ~terminated_N & ~truncated_N & ~error_N & ~np.roll(error_N, -1)
+    chained_N = followed_N & ~terminated_N & ~truncated_N & ~np.roll(error_N, -1)
     alone_N, weight_N = np.zeros(len(slot_N)), np.zeros(len(slot_N))
     alone_N[spoken_N], weight_N[spoken_N] = alone_R[first_S], weight_R[first_S]
     chain_offsets = np.concatenate([[0], np.flatnonzero(~chained_N) + 1])
@@ -148,13 +148,13 @@ def whiten(x_R: Floats, mask_R: Bools, *, reduce: SumOverRanks = _this_rank, eps
     single masked position. Two passes, since E[x^2] - E[x]^2 cancels when the mean is large.
     The variance is the biased one (divided by the count): the batch is all that is averaged over, not a sample of
     something wider, and so the whitened advantages have mean square 1 whatever the size of the batch.
-    Fewer than two masked positions over all ranks have no spread to measure: the result is all zeros.
+    A single masked position over all ranks has no spread to measure: it becomes 0.
     """
     x_M = _float64(x_R)[mask_R]
-    count, total = reduce(np.array([len(x_M), x_M.sum()], dtype=np.float64))
-    centred_M = x_M - total / max(count, 1.0)
+    count, total = reduce(np.array([len(x_M), x_M.sum()]))
+    count = max(count, 1.0)
+    centred_M = x_M - total / count
     (square,) = reduce(np.array([np.square(centred_M).sum()]))
     whitened_R = np.zeros(len(mask_R), dtype=np.float32)
-    if count >= 2:
-        whitened_R[mask_R] = centred_M / np.sqrt(square / count + eps)
+    whitened_R[mask_R] = centred_M / np.sqrt(square / count + eps)
     return whitened_R

@@ -37,7 +37,8 @@ def masked_logprobs(
     """
     log_softmax_KV = legal_logits(logits_KV, legal_ids, legal_offsets_K1, temperature).log_softmax(dim=-1)
     logprobs_K = log_softmax_KV.gather(1, targets_K.unsqueeze(1)).squeeze(1)
-    # p log p -> 0 as p -> 0, but 0 * -inf is NaN: with a finite logarithm value and gradient are both 0.
-    finite_KV = log_softmax_KV.clamp(min=torch.finfo(log_softmax_KV.dtype).min)
+    # p log p -> 0 as p -> 0, but 0 * -inf is NaN. Below -1e4 p is exactly 0 in every dtype: that bound changes neither
+    # value nor gradient. (The lowest float would: a gradient scale above 1 makes it -inf again.)
+    finite_KV = log_softmax_KV.clamp(min=-1e4)
     entropy_K = -(log_softmax_KV.exp() * finite_KV).sum(dim=-1)
     return logprobs_K, entropy_K

@@ -136,7 +136,7 @@ def _log_ratio(logprobs_R: Tensor, base_R: Tensor, mask_R: Tensor) -> Tensor:
 def _k3(log_ratio_R: Tensor) -> Tensor:
     """(r - 1) - log r, an estimate of KL(q, p) from samples of q, r = p / q (joschu.net/blog/kl-approx.html).
 
-    expm1 keeps small ratios exact; its last bit may still fall below log r, hence the clamp at 0.
+    expm1 keeps small ratios exact. Not every device rounds its last bit correctly, hence the clamp: never negative.
     """
     return (log_ratio_R.expm1() - log_ratio_R).clamp(min=0.0)
 
