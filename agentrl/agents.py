@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from agentrl.engines.base import Engine, Reply, Request, Sampling
-from agentrl.envs import ScriptedPlayer
+from agentrl.envs import ScriptedPlayer, TextEnv
 from agentrl.episode import GameSlot
 from agentrl.errors import UserError
 from agentrl.seeding import key, uniforms
@@ -58,16 +58,16 @@ class ScriptedAgent:
     """The game's own scripted player, started anew with each episode."""
 
     def __init__(self) -> None:
-        self._players: dict[int, tuple[int, ScriptedPlayer]] = {}
+        self._players: dict[int, tuple[TextEnv, int, ScriptedPlayer]] = {}
 
     def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
         return [Reply(slot.prompter.reply_for(self._player(slot)())) for slot in slots]
 
     def _player(self, slot: GameSlot) -> ScriptedPlayer:
-        episode, player = self._players.get(slot.index, (-1, None))
-        if player is None or episode != slot.episode:
+        game, episode, player = self._players.get(slot.index, (None, -1, None))
+        if player is None or game is not slot.game or episode != slot.episode:
             player = slot.game.scripted_player()
             if player is None:
                 raise UserError(f"game.id = {slot.game_id}: this game has no scripted player to imitate")
-            self._players[slot.index] = (slot.episode, player)
+            self._players[slot.index] = (slot.game, slot.episode, player)
         return player

@@ -10,15 +10,17 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
     """Means over the episodes that ended in this batch (absent if none did) and fractions over its turns.
 
     `episode/success` is absent where no game says what success is. Returns are the game's own, without penalties.
+    Episodes that broke are counted in `episode/errors` and enter no mean: what they would have been is not known.
     """
     episodes = [
         (
             e.game_return,
             e.length,
             np.nan if e.success is None else e.success,
-            e.progression if e.progression is not None else np.nan,
+            np.nan if e.progression is None else e.progression,
         )
         for e in collected.episodes
+        if e.error is None
     ]
     ended = ranks.concatenate(np.array(episodes, dtype=np.float64).reshape(-1, 4))
     turns = ranks.concatenate(
@@ -47,6 +49,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
     )
     metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}
     metrics["episode/count"] = float(len(ended))
+    metrics["episode/errors"] = float(ranks.sum(np.array([len(collected.episodes) - len(episodes)]))[0])
     for name, column in zip(("return", "length", "success", "progression"), ended.T, strict=True):
         known = column[~np.isnan(column)]
         if len(known):

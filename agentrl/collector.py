@@ -15,7 +15,8 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Collected:
-    """Turns grouped by slot, in time order; the episodes that ended among them; seconds in `generate` and `env`."""
+    """Turns grouped by slot, in time order; the episodes that ended among them, and those that failed to begin; seconds
+    in `generate` and `env`."""
 
     turns: list[Turn]
     episodes: list[Episode]
@@ -68,8 +69,8 @@ class Collector:
             for slot, turn, episode in play_round(self.slots, self.agent, seconds):
                 by_slot[slot.index].append(turn)
                 if episode is not None:
-                    episodes.append(episode)
                     slot.next_episode()
+                    episodes += [episode, *slot.failed_resets]
         for slot in self.slots:
             last = by_slot[slot.index][-1]
             if not (last.terminated or last.truncated or last.error):

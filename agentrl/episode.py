@@ -1,16 +1,21 @@
 """One running game: its episodes, memory and current prompt. Training and evaluation both play through it.
 
-The slot owns the reset: a final observation reaches the bootstrap before the next episode begins. A game that raises is
-closed and replaced; the turn keeps its place, marked with the error.
+The slot owns the reset: a final observation reaches the bootstrap before the next episode begins. A game that raises,
+or answers what no game may answer, is closed and replaced; the turn keeps its place, marked with the error.
 """
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any, SupportsFloat, TypedDict
 from zlib import crc32
 
 from agentrl.engines.base import Reply
-from agentrl.envs import Observation, TextEnv
+from agentrl.envs import TextEnv
+from agentrl.errors import UserError, one_line
 from agentrl.memory import Memory, PastTurn
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
@@ -19,13 +24,16 @@ from agentrl.records import Turn
 RESET_TRIES = 3
 
 
-class GameBroken(RuntimeError):
+class GameBroken(UserError):
     """A game failed to start, several seeds in a row."""
 
 
 @dataclass(slots=True)
 class Episode:
-    """What is known of a finished episode. `success` and `progression` are the game's own words."""
+    """What is known of a finished episode. `success` and `progression` are the game's own words.
+
+    One that broke has its `error`, and the length and return that it had until then.
+    """
 
     game: str
     seed: int
@@ -55,11 +63,22 @@ class SlotState(TypedDict):
     prompt_crc: int
 
 
+@dataclass(slots=True)
+class _Answer:
+    """A game's answer to an action, checked."""
+
+    reward: float
+    terminated: bool
+    truncated: bool
+    success: bool | None
+    progression: float | None
+
+
 class GameSlot:
     """Game number `index` of a batch.
 
     Args:
-        make: makes the game.
+        make: makes the game; called when it is first needed, and again after it broke.
         seeds: episode number -> game seed; None: no further episode.
         format_penalty: subtracted from the reward of a turn whose reply holds no legal action.
         keep_turns: hand whole episodes over in `Episode.turns`.
@@ -86,14 +105,21 @@ class GameSlot:
         self.failed_resets: list[Episode] = []
         self._make = make
         self._seeds = seeds
-        self.game = make()
+        self._game: TextEnv | None = None
+
+    @property
+    def game(self) -> TextEnv:
+        if self._game is None:
+            self._game = self._make()
+        return self._game
 
     def next_episode(self) -> bool:
-        """Start the next episode; False if there is none.
+        """Start the next episode; False if there is none. `failed_resets` are those that failed on the way.
 
         Raises:
             GameBroken: the game failed to reset `RESET_TRIES` times in a row.
         """
+        self.failed_resets = []
         for _ in range(RESET_TRIES):
             self.episode += 1
             seed = self._seeds(self.episode)
@@ -101,11 +127,12 @@ class GameSlot:
                 return False
             try:
                 self._begin(seed)
+            except UserError:
+                raise
             except Exception as error:
                 failure = error
-                reason = f"reset: {_name(error)}"
-                self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, reason))
-                self._replace_game()
+                self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {_name(error)}"))
+                self.close()
             else:
                 return True
         raise GameBroken(f"{self.game_id} failed to reset {RESET_TRIES} times in a row: {_name(failure)}") from failure
@@ -115,24 +142,24 @@ class GameSlot:
         turn = self._new_turn()
         turn.reply_ids, turn.reply_logprobs, turn.reply_legal = reply.ids, reply.logprobs, reply.legal
         turn.reply_text, turn.finish_reason, turn.policy_version = reply.text, reply.finish_reason, reply.policy_version
-        action = parse_action(reply.text, self.legal, self.game.synonyms)
-        turn.valid = action is not None
-        turn.action = self.game.default_action if action is None else action
-        scene = self.observation.scene
         try:
-            self.observation, reward, turn.terminated, turn.truncated, info = self._step(turn.action)
+            action = parse_action(reply.text, self.legal, self.game.synonyms)
+            turn.valid = action is not None
+            turn.action = self.game.default_action if action is None else action
+            answer = self._step(PlayedTurn(reply=reply.text, action=turn.action, valid=turn.valid))
+            if not answer.terminated:
+                self._build_prompt()
+        except UserError:
+            raise
         except Exception as error:
-            self._replace_game()
+            self.close()
             return turn, self._broken(turn, f"game: {_name(error)}")
-        self._remember(scene, turn.reply_text, turn.action, turn.valid)
-        self._return += reward
-        turn.reward = reward if turn.valid else reward - self.format_penalty
-        if not turn.terminated:
-            self._build_prompt()
-            if turn.truncated:
-                turn.next_prompt_ids = self.prompt.ids
+        turn.terminated, turn.truncated = answer.terminated, answer.truncated
+        turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
+        if turn.truncated and not turn.terminated:
+            turn.next_prompt_ids = self.prompt.ids
         if turn.terminated or turn.truncated:
-            return turn, self._finish(turn, info)
+            return turn, self._finish(turn, answer.success, answer.progression)
         self._record(turn)
         return turn, None
 
@@ -150,22 +177,29 @@ class GameSlot:
         return SlotState(episode=self.episode, seed=self.seed, played=list(self._played), prompt_crc=self._crc())
 
     def restore(self, state: SlotState) -> bool:
-        """Replay an unfinished episode; False if the game did not come out where it was (it is not deterministic)."""
+        """Replay an unfinished episode; False if the game did not come out where it was (it is not deterministic).
+
+        Where the replay meets an end or an error, the next episode begins.
+        """
         self.episode = state["episode"]
-        self._begin(state["seed"])
-        for played in state["played"]:
-            scene = self.observation.scene
-            self.observation, reward, terminated, truncated, _ = self._step(played["action"])
-            if terminated or truncated:
-                self.next_episode()
-                return False
-            self._remember(scene, **played)
-            self._return += reward
-        self._build_prompt()
-        return self._crc() == state["prompt_crc"]
+        try:
+            self._begin(state["seed"])
+            running = self._replay(state["played"])
+        except UserError:
+            raise
+        except Exception:
+            self.close()
+            running = False
+        if not running:
+            self.next_episode()
+        return running and self._crc() == state["prompt_crc"]
 
     def close(self) -> None:
-        self.game.close()
+        """Close the game; a broken one may fail even in that. The slot makes a new one when it plays on."""
+        with suppress(Exception):
+            if self._game is not None:
+                self._game.close()
+        self._game = None
 
     def _begin(self, seed: int) -> None:
         self.observation, info = self.game.reset(seed=seed)
@@ -178,20 +212,46 @@ class GameSlot:
         self.memory.reset()
         self._build_prompt()
 
-    def _step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.game.step(action)
+    def _step(self, played: PlayedTurn) -> _Answer:
+        """Execute an action, check what the game answers, and remember the turn.
+
+        Raises:
+            Exception: whatever the game raises, ValueError and TypeError for an answer that is none.
+        """
+        scene = self.observation.scene
+        self.observation, reward, terminated, truncated, info = self.game.step(played["action"])
+        success, progression = info.get("success"), info.get("progression")
+        answer = _Answer(
+            reward=_finite("reward", reward),
+            terminated=bool(terminated),
+            truncated=bool(truncated),
+            success=None if success is None else bool(success),
+            progression=None if progression is None else _finite("progression", progression),
+        )
         self.legal = self._legal(info)
-        return observation, float(reward), bool(terminated), bool(truncated), info
+        self.memory.add(PastTurn(scene, **played))
+        self._played.append(played)
+        self._invalid += not played["valid"]
+        self._return += answer.reward
+        return answer
+
+    def _replay(self, turns: list[PlayedTurn]) -> bool:
+        """Play turns anew; False if the episode is over before its last turn was played, or with it."""
+        for turn in turns:
+            answer = self._step(turn)
+            if answer.terminated or answer.truncated:
+                return False
+        self._build_prompt()
+        return True
 
     def _legal(self, info: dict[str, Any]) -> tuple[str, ...] | None:
         narrowed = info.get("legal_actions")
         names = self.game.actions if narrowed is None else narrowed
-        return None if names is None else tuple(names)
-
-    def _remember(self, scene: str, reply: str, action: str, valid: bool) -> None:
-        self._played.append(PlayedTurn(reply=reply, action=action, valid=valid))
-        self._invalid += not valid
-        self.memory.add(PastTurn(scene, reply, action, valid))
+        if names is None:
+            return None
+        if not names:
+            raise ValueError("no action is legal")
+        return tuple(names)
 
     def _build_prompt(self) -> None:
         self.overflow = False
@@ -218,32 +278,36 @@ class GameSlot:
             self._turns.append(turn)
 
     def _broken(self, turn: Turn, error: str) -> Episode:
-        turn.error, turn.finish_reason, turn.reward = error, "error", 0.0
-        return self._finish(turn, {})
+        turn.error, turn.finish_reason = error, "error"
+        return self._finish(turn, None, None)
 
-    def _finish(self, turn: Turn, info: dict[str, Any]) -> Episode:
+    def _finish(self, turn: Turn, success: bool | None, progression: float | None) -> Episode:
         self._record(turn)
         return Episode(
             game=self.game_id,
             seed=self.seed,
             length=turn.turn + 1,
             game_return=self._return,
-            success=info.get("success"),
-            progression=info.get("progression"),
+            success=success,
+            progression=progression,
             error=turn.error,
             invalid_turns=self._invalid,
             turns=self._turns,
         )
 
-    def _replace_game(self) -> None:
-        try:
-            self.game.close()
-        finally:
-            self.game = self._make()
-
     def _crc(self) -> int:
         return crc32(" ".join(map(str, self.prompt.ids)).encode())
 
 
+def _finite(name: str, number: SupportsFloat) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} = {value}")
+    return value
+
+
 def _name(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    """The error in one short line, with the place in the game's code that raised it."""
+    place = extract_tb(error.__traceback__)[-1]
+    where = "" if place.filename == __file__ else f" ({Path(place.filename).name}:{place.lineno})"
+    return one_line(f"{type(error).__name__}: {error}")[:200] + where
