@@ -1,6 +1,7 @@
 """Held-out episodes: seeds fixed beforehand, each played to its end, whoever finishes first."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -40,41 +41,51 @@ def evaluate(
     finished: dict[int, Episode] = {}
     active: list[GameSlot] = []
 
-    def finish(number: int, episode: Episode) -> None:
-        finished[number] = episode
+    def finish(slot: GameSlot, episode: Episode) -> None:
+        finished[slot.index] = episode
+        slot.close()
         on_episode(episode)
 
     def refill() -> None:
         while waiting and len(active) < num_envs:
             number = waiting.pop()
-            slot = make_slot(number, lambda e, n=number: None if e else held_out_seed(n), evaluation=True)  # type: ignore[misc]
+            slot = make_slot(number, partial(_one_episode, number), evaluation=True)
             if slot.next_episode():
                 active.append(slot)
             else:
-                finish(number, slot.failed_resets[0])
+                finish(slot, slot.failed_resets[0])
 
-    refill()
-    while active:
-        if stop():
-            raise Interrupted
-        for slot, _, episode in play_round(active, agent):
-            if episode is not None:
-                finish(slot.index, episode)
-                slot.close()
-        active = [slot for slot in active if slot.index not in finished]
+    try:
         refill()
+        while active:
+            if stop():
+                raise Interrupted
+            for slot, _, episode in play_round(active, agent):
+                if episode is not None:
+                    finish(slot, episode)
+            active = [slot for slot in active if slot.index not in finished]
+            refill()
+    finally:
+        for slot in active:
+            slot.close()
     return [finished[number] for number in numbers]
+
+
+def _one_episode(number: int, episode: int) -> int | None:
+    return held_out_seed(number) if episode == 0 else None
 
 
 def summarise(episodes: Sequence[Episode]) -> Summary:
     """Success with its Wilson interval, return with a bootstrap interval over episodes, progression and length.
 
-    Episodes that broke count as episodes: without success where the word has a meaning, with the return they had.
+    There must be an episode at least. Those that broke count: without success and at progression 0 where these have a
+    meaning, with the return they had.
     """
     successes = [bool(e.success) for e in episodes]
     meaningful = any(e.success is not None for e in episodes)
     returns = [e.game_return for e in episodes]
-    progressions = [e.progression for e in episodes if e.progression is not None]
+    progressions = [e.progression or 0.0 for e in episodes if e.progression is not None or e.error]
+    measured = any(e.progression is not None for e in episodes)
     turns = sum(e.length for e in episodes)
     return {
         "episodes": len(episodes),
@@ -82,7 +93,7 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         "success_ci95": list(wilson(sum(successes), len(episodes))) if meaningful else None,
         "return": float(np.mean(returns)),
         "return_ci95": list(bootstrap_mean(returns)),
-        "progression": float(np.mean(progressions)) if progressions else None,
+        "progression": float(np.mean(progressions)) if measured else None,
         "length": turns / len(episodes),
         "invalid_fraction": sum(e.invalid_turns for e in episodes) / max(1, turns),
         "errors": sum(e.error is not None for e in episodes),
