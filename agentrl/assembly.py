@@ -28,11 +28,20 @@ NEW_MODEL_EPISODES = 50
 
 
 class Games:
-    """Makes the slots of a run: the game of the config, its prompts and a memory each."""
+    """Makes the slots of a run: the game of the config, its prompts and a memory each.
+
+    One slot is made at once, so that a mistake in the options of game or memory shows before a run begins.
+
+    Attributes:
+        free_text: the game judges replies itself; it has no list of actions.
+    """
 
     def __init__(self, config: Config, prompter: Prompter) -> None:
         self.config = config
         self.prompter = prompter
+        slot = self(0, lambda episode: None, evaluation=False)
+        self.free_text = slot.game.actions is None
+        slot.close()
 
     def __call__(self, index: int, seeds: Callable[[int], int | None], *, evaluation: bool) -> GameSlot:
         config = self.config
@@ -78,6 +87,7 @@ def assemble(
     Raises:
         UserError: model, style, memory or game cannot be made, or the context is too short for the prompts.
     """
+    envs.check(config.game.id, **config.game.options)
     if path is None:
         texts = game_texts(config.game.id, config.game.options, NEW_MODEL_EPISODES, config.seed)
         lm, tokenizer = new_model(texts, config.model.new, config.seed, config.model.attention)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
@@ -32,7 +33,6 @@ class Progress:
     warmup_updates: int = 0
     warmup_done: bool = False
     turns: int = 0
-    episodes: int = 0
     policy_version: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -55,13 +55,16 @@ def save(
 ) -> Path:
     """Write checkpoints/step-N, N being the number of finished updates; older ones beyond `keep` are removed.
 
-    Every process calls it: each writes its own games, the main one everything else.
+    Every process calls it, once an update: each writes its own games, the main one everything else. No checkpoint of
+    that name may exist.
     """
     accelerator = learner.accelerator
-    final = run_dir / "checkpoints" / f"step-{progress.update}"
-    temporary = final.with_name(f".writing-{final.name}")
+    folder = run_dir / "checkpoints"
+    final = folder / f"step-{progress.update}"
+    temporary = folder / f".writing-{final.name}"
     if accelerator.is_main_process:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for left_by_a_kill in (*folder.glob(".writing-*"), *folder.glob(".removing-*")):
+            shutil.rmtree(left_by_a_kill)
         temporary.mkdir(parents=True)
     accelerator.wait_for_everyone()
     (temporary / f"games-{accelerator.process_index}.json").write_text(json.dumps(games))
@@ -76,11 +79,10 @@ def save(
     if accelerator.is_main_process:
         for path in [*temporary.iterdir(), temporary]:
             _fsync(path)
-        shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
-        _fsync(final.parent)
+        _fsync(folder)
         for old in checkpoints(run_dir)[:-keep]:
-            shutil.rmtree(old)
+            shutil.rmtree(old.rename(folder / f".removing-{old.name}"))
     accelerator.wait_for_everyone()
     return final
 
@@ -89,19 +91,33 @@ def load(directory: Path, learner: Learner) -> tuple[Progress, list[SlotState]]:
     """Restore value head, optimizer, generators and counters; the language model was loaded from the same folder.
 
     Raises:
-        UserError: the checkpoint was written by another number of processes, or lacks a tensor.
+        UserError: the checkpoint was written by another number of processes or for another number of games, is damaged,
+            or lacks a tensor.
     """
-    state = json.loads((directory / "state.json").read_text())
     rank, count = learner.ranks.index, learner.ranks.count
-    if state["processes"] != count:
-        raise UserError(f"{directory} was written by {state['processes']} processes: resume with as many, not {count}")
-    load_values(learner.raw_model, directory)
-    _load_optimizer(learner, load_file(directory / "optimizer.safetensors"))
-    learner.policy_steps = state["learner"]["policy_steps"]
-    learner.value_steps = state["learner"]["value_steps"]
-    _set_rng(load_file(directory / f"rng-{rank}.safetensors"))
-    games: list[SlotState] = json.loads((directory / f"games-{rank}.json").read_text())
-    return Progress(**state["progress"]), games
+    try:
+        state = json.loads((directory / "state.json").read_text())
+        if state["processes"] != count:
+            raise UserError(
+                f"{directory} was written by {state['processes']} processes: resume with as many, not {count}"
+            )
+        games: list[SlotState] = json.loads((directory / f"games-{rank}.json").read_text())
+        if len(games) * count != learner.config.batch.num_envs:
+            raise UserError(
+                f"batch.num_envs = {learner.config.batch.num_envs}: {directory} holds {len(games) * count} games"
+            )
+        load_values(learner.raw_model, directory)
+        _load_optimizer(learner, load_file(directory / "optimizer.safetensors"))
+        learner.policy_steps = state["learner"]["policy_steps"]
+        learner.value_steps = state["learner"]["value_steps"]
+        _set_rng(load_file(directory / f"rng-{rank}.safetensors"))
+        return Progress(**state["progress"]), games
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise UserError(
+            f"{directory} is damaged ({type(error).__name__}: {error}): remove it, to resume from the one before"
+        ) from error
 
 
 def _optimizer_tensors(learner: Learner) -> dict[str, torch.Tensor]:
@@ -127,7 +143,7 @@ def _load_optimizer(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
 
 def _rng_tensors() -> dict[str, torch.Tensor]:
     version, words, gauss = random.getstate()
-    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     tensors = {
         "torch": torch.get_rng_state(),
         "python": torch.tensor([version, *words], dtype=torch.int64),

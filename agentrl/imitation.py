@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from agentrl.agents import ScriptedAgent
 from agentrl.assembly import Parts
-from agentrl.collector import play_round
+from agentrl.collector import Interrupted, play_round
 from agentrl.config import Config, ImitationConfig
 from agentrl.constrain import ActionConstraint
 from agentrl.errors import UserError
@@ -25,23 +25,49 @@ from agentrl.rows import micro_batches, turn_rows
 from agentrl.seeding import HELD_OUT, key, permutation
 
 
-def warm_start(parts: Parts, config: Config) -> dict[str, float]:
-    """Imitate the scripted player on `config.imitation.episodes` episodes; returns what came of it."""
+def require_player(make_slot: MakeSlot) -> None:
+    """Raise the UserError of a game without a scripted player before anything else is done."""
+    slot = make_slot(0, lambda episode: 0, evaluation=False)
+    slot.next_episode()
+    ScriptedAgent().act([slot])
+    slot.close()
+
+
+def warm_start(parts: Parts, config: Config, stop: Callable[[], bool] = lambda: False) -> dict[str, float]:
+    """Imitate the scripted player on `config.imitation.episodes` episodes; returns what came of it.
+
+    Raises:
+        UserError: the game has no scripted player, or none of its replies can be learnt, or they are longer than
+            the engine's.
+        Interrupted: `stop` returned True between two episodes or steps.
+    """
     section = config.imitation
+
+    def go_on() -> None:
+        if stop():
+            raise Interrupted
+
     with track(section.episodes, "scripted player", "episodes") as bar:
+
+        def on_episode(turns: int) -> None:
+            go_on()
+            bar.advance()
+
         shown = demonstrate(
-            parts.games,
-            parts.tokenizer,
-            parts.end_id,
-            parts.constraint,
-            section.episodes,
-            config.seed,
-            lambda turns: bar.advance(),
+            parts.games, parts.tokenizer, parts.end_id, parts.constraint, section.episodes, config.seed, on_episode
+        )
+    if not shown.turns:
+        raise UserError(f"imitation.episodes = {section.episodes}: not one turn of {config.game.id} could be played")
+    longest = max(len(turn.reply_ids) for turn in shown.turns)
+    if longest > config.engine.max_reply_tokens:
+        raise UserError(
+            f"engine.max_reply_tokens = {config.engine.max_reply_tokens}: the scripted player's replies have {longest}"
         )
     steps = section.epochs * -(-len(shown.turns) // section.batch_turns)
     with track(steps, "imitation", "steps") as bar:
 
         def on_step(loss: float) -> None:
+            go_on()
             bar.text = f"loss {loss:.3f}"
             bar.advance()
 

@@ -31,9 +31,14 @@ def machine() -> str:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write `content` so that no reader ever sees half of it."""
+    """Write `content` as `write_text` does."""
+    write_text(path, json.dumps(content, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that nobody, not even after a kill, ever finds half written."""
     temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(json.dumps(content, indent=1))
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +25,24 @@ from agentrl.collected_metrics import collected_metrics
 from agentrl.collector import Collector, Interrupted
 from agentrl.config import Config
 from agentrl.configfile import dump_config
-from agentrl.episode import SlotState
+from agentrl.episode import Episode, GameSlot, SlotState
 from agentrl.errors import UserError
 from agentrl.evaluation import evaluate, summarise
-from agentrl.imitation import warm_start
+from agentrl.imitation import require_player, warm_start
 from agentrl.learner import Learner
-from agentrl.policy import save_policy
+from agentrl.policy import ActorCritic, load_lm, save_policy
 from agentrl.progress import RichProgress, track
 from agentrl.ranks import Ranks
 from agentrl.records import Turn, TurnBatch
 from agentrl.report import ReportWriter
-from agentrl.results import machine, versions, write_json
+from agentrl.results import machine, versions, write_json, write_text
 from agentrl.seeding import training_seed
 from agentrl.targets import annotate, make_targets
 from agentrl.tracking import make_trackers
 from agentrl.turn_files import write_turns
 
 
-class RunStopped(RuntimeError):
+class RunStopped(UserError):
     """The run gave up: too many of its turns broke. What was learned before is in its last checkpoint."""
 
 
@@ -69,7 +70,7 @@ class Trainer:
     def __init__(self, config: Config, resume: bool = False, callbacks: Sequence[Callback] = ()) -> None:
         self.config = config
         self.run_dir = Path(config.output_dir) / config.name
-        if not resume and (self.run_dir / "metrics.jsonl").exists():
+        if not resume and ((self.run_dir / "metrics.jsonl").exists() or checkpoint.checkpoints(self.run_dir)):
             raise UserError(
                 f"{self.run_dir} holds a run already: add --resume, give another --name, or remove the folder"
             )
@@ -78,7 +79,9 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.accelerator = Accelerator(
             mixed_precision=config.model.precision,
-            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+            # Buffers never change. Sent with each forward pass they would hang the run: processes score their own turns
+            # in as many passes as these need, and the main one alone scores the report's.
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)],
         )
         self.ranks = Ranks(self.accelerator)
         self.is_main = self.ranks.index == 0
@@ -90,9 +93,13 @@ class Trainer:
         self.learner = Learner(config, self.parts.model, self.accelerator)
         self.progress = Progress(warmup_done=config.critic_warmup.max_updates == 0)
         self._games: list[SlotState] | None = None
+        self._saved: int | None = None
         if found:
             self.progress, self._games = checkpoint.load(found[-1], self.learner)
+            self._saved = self.update
             self.parts.engine.policy_version = self.progress.policy_version
+        elif config.imitation.episodes:
+            require_player(self.parts.games)
         self.callbacks: list[Callback] = [
             RichProgress(),
             *(make_trackers(config, self.run_dir, self.update if resume else None) if self.is_main else ()),
@@ -107,24 +114,36 @@ class Trainer:
         """Train to the end; returns what results.json holds.
 
         SIGINT and SIGTERM stop at the next boundary: a checkpoint is written, and the results so far are returned with
-        "interrupted" set.
+        "interrupted" set. A run that is stopped before its first update starts anew.
 
         Raises:
             RunStopped: more than `max_error_rate` of a batch's turns broke.
             GameBroken: a game could not be reset.
         """
+        interrupted = False
         with self._signals():
             try:
                 self._begin()
-                while self.update < self.total_updates:
-                    self._one_update()
-                self.save_checkpoint()
+                self._train()
                 self._last_evaluations()
             except Interrupted:
-                return self._write_results(interrupted=True)
-        results = self._write_results()
-        self._tell("on_end")
+                interrupted = True
+            results = self._write_results(interrupted)
+            self._tell("on_end")
         return results
+
+    def _train(self) -> None:
+        """Update until the end, or until a signal asks to stop; in both cases a checkpoint is left behind."""
+        every = self.config.evaluation.every
+        try:
+            while self.update < self.total_updates:
+                if every and self.update and self.update % every == 0:
+                    self.evaluate(f"update-{self.update}", self.parts.agent("evaluation"))
+                self._one_update()
+        except Interrupted:
+            self.save_checkpoint()
+            raise
+        self.save_checkpoint()
 
     def _one_update(self) -> None:
         """Collect a batch, fix its targets, take the optimizer steps, tell everybody."""
@@ -151,9 +170,6 @@ class Trainer:
         }
         self._tell("on_update", metrics)
         self._check_errors(metrics["turns/error_fraction"], collected.turns)
-        every = self.config.evaluation.every
-        if every and self.update % every == 0 and self.update < self.total_updates:
-            self.evaluate(f"update-{self.update}", self.parts.agent("evaluation"))
 
     @property
     def update(self) -> int:
@@ -173,25 +189,39 @@ class Trainer:
             return
         numbers = range(self.ranks.index, config.evaluation.episodes, self.ranks.count)
         with track(len(numbers), f"evaluating {name}", "episodes") as bar:
-            envs = config.evaluation.num_envs
-            episodes = evaluate(
-                agent, self.parts.games, numbers, envs, lambda episode: bar.advance(), self._should_stop
-            )
-        episodes = sorted(self.ranks.gather(episodes), key=lambda e: e.seed)
+            played: list[Episode] | None
+            try:
+                played = evaluate(
+                    agent,
+                    self.parts.games,
+                    numbers,
+                    config.evaluation.num_envs,
+                    on_episode=lambda episode: bar.advance(),
+                    stop=lambda: self._stop_asked,
+                )
+            except Interrupted:
+                played = None
+        # The processes play rounds of different number: they speak to each other once, when all have ended.
+        everybody = self.ranks.gather([played])
+        if None in everybody:
+            raise Interrupted
+        episodes = sorted((episode for part in everybody for episode in part or ()), key=lambda e: e.seed)
         results = {config.game.id: summarise(episodes)}
         self.progress.evaluations[name] = results
         if self.is_main:
             kept = [turn for episode in episodes for turn in episode.turns]
-            if kept and kept[0].reply_ids:
+            if any(turn.reply_ids for turn in kept):
                 self._score(kept)
                 write_turns(self.run_dir / "turns" / f"evaluation-{name}.parquet", kept)
         self._tell("on_evaluation", name, results)
 
     def save_checkpoint(self) -> None:
-        """Write the state of the last finished update; turns that were collected since then are played again."""
-        games = self.collector.boundary
-        keep = self.config.checkpoint.keep
-        checkpoint.save(self.run_dir, self.learner, self.parts.tokenizer, self.progress, games, keep)
+        """Write the state of the last finished update, once; turns that were collected since are played again."""
+        if self._saved != self.update:
+            keep = self.config.checkpoint.keep
+            games = self.collector.boundary
+            checkpoint.save(self.run_dir, self.learner, self.parts.tokenizer, self.progress, games, keep)
+            self._saved = self.update
 
     def _begin(self) -> None:
         """Restore the games of a checkpoint; or play the first evaluations, with the warm start between them."""
@@ -199,22 +229,23 @@ class Trainer:
         initial = self.run_dir / "initial"
         if self.is_main:
             self.run_dir.mkdir(parents=True, exist_ok=True)
-            (self.run_dir / "config.yaml").write_text(dump_config(config))
+            write_text(self.run_dir / "config.yaml", dump_config(config))
         self._tell("on_start")
         if self._games is not None:
             self._keep_reference(initial if initial.exists() else config.model.path)
             self.collector = Collector(self._slots(), agent, self._games)
-            if self.collector.inexact:
-                print(f"resume is not exact: {', '.join(self.collector.inexact)} did not replay as it was played")
+            inexact = self.ranks.gather(self.collector.inexact)
+            if inexact and self.is_main:
+                print(f"resume is not exact: {inexact[0]} did not replay as it was played", flush=True)
             return
-        if config.evaluation.random:
+        if config.evaluation.random and not self.parts.games.free_text:
             self.evaluate("random", RandomAgent(config.seed))
         if config.imitation.episodes:
             self.evaluate("untrained", self.parts.agent("evaluation"))
-            warm_start(self.parts, config)
+            warm_start(self.parts, config, self._should_stop)
             self.ranks.broadcast(self.parts.model.parameters())
         self.evaluate("before", self.parts.agent("evaluation"))
-        if self.is_main and (config.model.path is None or config.imitation.episodes):
+        if self.is_main and config.algorithm.kl_coef and (config.model.path is None or config.imitation.episodes):
             save_policy(self.parts.model, self.parts.tokenizer, initial)
         self._keep_reference()
         self.collector = Collector(self._slots(), agent)
@@ -244,14 +275,15 @@ class Trainer:
     def _keep_reference(self, path: str | Path | None = None) -> None:
         """Freeze the policy that the KL is measured against: that at `path`, or a copy of the present one."""
         if self.config.algorithm.kl_coef:
-            model = self.parts.model if path is None else assemble(self.config, path, self.accelerator.device).model
-            self.learner.reference = copy.deepcopy(model).requires_grad_(False).eval()
+            lm = copy.deepcopy(self.parts.model.lm) if path is None else load_lm(str(path), self.config.model)
+            reference = ActorCritic(lm, None, head_seed=0).requires_grad_(False).eval()
+            # Prepared, so that it computes in the policy's own precision: an unchanged policy has a KL of exactly 0.
+            self.learner.reference = self.accelerator.prepare_model(reference, evaluation_mode=True)
 
-    def _slots(self) -> list[Any]:
+    def _slots(self) -> list[GameSlot]:
         count = self.config.batch.num_envs // self.ranks.count
         indices = range(self.ranks.index * count, (self.ranks.index + 1) * count)
-        seed = self.config.seed
-        return [self.parts.games(i, lambda e, i=i: training_seed(seed, i, e), evaluation=False) for i in indices]
+        return [self.parts.games(i, partial(training_seed, self.config.seed, i), evaluation=False) for i in indices]
 
     def _score(self, turns: list[Turn]) -> None:
         """Give turns their values and advantages, for the reader of the report."""
@@ -260,13 +292,13 @@ class Trainer:
 
     def _check_errors(self, fraction: float, turns: list[Turn]) -> None:
         if fraction > self.config.max_error_rate:
-            errors = sorted({turn.error for turn in turns if turn.error})
+            errors = sorted(set(self.ranks.gather([turn.error for turn in turns if turn.error])))
             raise RunStopped(
                 f"{fraction:.0%} of the turns of update {self.update} broke (max_error_rate = "
                 f"{self.config.max_error_rate}): {'; '.join(errors[:3])}"
             )
 
-    def _write_results(self, interrupted: bool = False) -> dict[str, Any]:
+    def _write_results(self, interrupted: bool) -> dict[str, Any]:
         results = {
             **self.progress.evaluations,
             "seconds": time.monotonic() - self._started,
