@@ -4,17 +4,20 @@ One forward pass yields, at the positions where reply tokens are predicted and n
 values. Positions are read from right-padded rows, so that nothing depends on what stands in the padding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import EmptyTqdm, set_tqdm_hook
 
 from agentrl.config import ModelConfig
 from agentrl.errors import UserError
@@ -141,22 +144,31 @@ def load_lm(path: str, config: ModelConfig) -> PreTrainedModel:
     """A causal language model from a Hugging Face name or folder.
 
     Raises:
-        UserError: it cannot be loaded, or its logits are not its output embedding applied to its trunk.
+        UserError: it cannot be loaded whole, or its logits are not its output embedding applied to its trunk.
     """
     try:
-        lm = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=getattr(torch, config.dtype),
-            attn_implementation=config.attention,
-            trust_remote_code=config.trust_remote_code,
-        )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        with _no_progress_bars():
+            lm, report = AutoModelForCausalLM.from_pretrained(
+                path,
+                dtype=getattr(torch, config.dtype),
+                attn_implementation=config.attention,
+                trust_remote_code=config.trust_remote_code,
+                output_loading_info=True,
+            )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         raise UserError(
             f"model.path = {path}: no causal language model could be loaded ({_first_line(error)})"
         ) from error
+    if report["missing_keys"]:
+        raise UserError(
+            f"model.path = {path}: its files lack {len(report['missing_keys'])} of the model's tensors, "
+            f"{min(report['missing_keys'])} for one; they would be random"
+        )
     _check_head(lm)
     if config.gradient_checkpointing:
-        lm.gradient_checkpointing_enable({"use_reentrant": False})
+        # transformers 5.24 renamed the method; the old name goes in 6.
+        enable = getattr(lm, "activation_checkpointing_enable", lm.gradient_checkpointing_enable)
+        enable({"use_reentrant": False})
     return cast(PreTrainedModel, lm)
 
 
@@ -182,7 +194,8 @@ def load_critic(path: str, config: ModelConfig) -> PreTrainedModel | None:
 
 def save_policy(model: ActorCritic, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
     """A Hugging Face folder, with value head and critic beside it in value.safetensors."""
-    model.lm.save_pretrained(directory)
+    with _no_progress_bars():
+        model.lm.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     save_file({name: p.detach().contiguous() for name, p in model.value_parameters()}, directory / "value.safetensors")
 
@@ -214,6 +227,16 @@ def _check_head(lm: PreTrainedModel) -> None:
         raise UserError(
             f"model.path = {lm.name_or_path}: its logits are more than its output embedding; not supported yet"
         )
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """transformers draws a bar for every load and save, on top of the run's own; downloads keep theirs."""
+    before = set_tqdm_hook(lambda factory, args, kwargs: EmptyTqdm(*args, **kwargs))
+    try:
+        yield
+    finally:
+        set_tqdm_hook(before)
 
 
 def _first_line(error: Exception) -> str:

@@ -86,6 +86,12 @@ def naive_logprobs(
     return result
 
 
+def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """The largest |one - other| / |other| among named tensors, in Euclidean norm."""
+    assert one.keys() == other.keys()
+    return max(float((one[name] - tensor).norm() / tensor.norm().clamp(min=1e-12)) for name, tensor in other.items())
+
+
 def random_turns(seed: int = 0, slots: int = 3, length: int = 4, errors: Sequence[int] = ()) -> list[Turn]:
     """`slots` games of `length` turns each, of random ids, rewards and legal sets; the turns numbered `errors` broke.
 
