@@ -66,11 +66,11 @@ class Tracked:
 
 
 class _PlainLines(Tracked):
-    """For a log file: the first advance, then at most one line in PLAIN_SECONDS, and the end."""
+    """For a log file: at most one line in PLAIN_SECONDS, and the end."""
 
     def __init__(self, total: int, description: str, unit: str, completed: int) -> None:
         super().__init__(total, description, unit, completed)
-        self._last_shown = -math.inf
+        self._last_shown = time.monotonic()
         self._shown_at: int | None = None
 
     def _show(self) -> None:

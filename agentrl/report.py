@@ -246,7 +246,7 @@ def _unfinished(config: Any, results: Mapping[str, Any], rows: Sequence[Mapping[
 
 def _facts(config: Any, results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The run in a few numbers; what is not known is left out."""
-    turns, seconds = results.get("turns"), results.get("seconds")
+    turns, seconds, cpu_seconds = (results.get(name) for name in ("turns", "seconds", "cpu_seconds"))
     if not _is_number(turns):
         turns = next((row["turns"] for row in reversed(rows) if row.get("turns")), None)
     warmup = sum(1 for row in rows if row.get("phase/critic_warmup"))
@@ -256,6 +256,7 @@ def _facts(config: Any, results: Mapping[str, Any], rows: Sequence[Mapping[str, 
         else "",
         "turns": f"{round(turns):,}" if _is_number(turns) else "",
         "time": span_of_time(seconds) if _is_number(seconds) else "",
+        "CPU time": span_of_time(cpu_seconds) if _is_number(cpu_seconds) else "",
         "machine": str(results.get("machine") or ""),
         "seed": _plain(results.get("seeds", _dig(config, "seed"))),
     }

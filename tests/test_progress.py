@@ -30,9 +30,8 @@ def test_plain_lines_come_now_and_then(clock: Clock, capsys: pytest.CaptureFixtu
             bar.text = f"success {bar.completed / 100:.2f}"
             bar.advance()
     assert capsys.readouterr().out.splitlines() == [
-        "evaluating  1/100  2 episodes/s  ETA 0:50  success 0.00",
-        "evaluating  41/100  2 episodes/s  ETA 0:30  success 0.40",
-        "evaluating  81/100  2 episodes/s  ETA 0:10  success 0.80",
+        "evaluating  40/100  2 episodes/s  ETA 0:30  success 0.39",
+        "evaluating  80/100  2 episodes/s  ETA 0:10  success 0.79",
         "evaluating  100/100  2 episodes/s  success 0.99",
     ]
 

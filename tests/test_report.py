@@ -108,6 +108,7 @@ def write_run(run_dir: Path, name: str = "demo", task: str = "babyai/goto") -> N
         "after_greedy": {task: figures(0.95)},
         "update-10": {task: figures(0.5)},
         "seconds": 3723.0,
+        "cpu_seconds": 75.2,
         "turns": 1920,
         "machine": "2 cores",
         "versions": {"torch": "2.13.0"},
@@ -126,7 +127,10 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "Not finished" not in words
     assert "Success on held-out episodes of babyai/goto 0.25 → 0.90" in words
     assert "95 % intervals [0.18, 0.34] → [0.83, 0.94]" in words
-    assert "updates 30, 4 of them critic warm-up turns 1,920 time 1 h 2 min machine 2 cores seed 0" in words
+    assert (
+        "updates 30, 4 of them critic warm-up turns 1,920 time 1 h 2 min CPU time 1 min 15 s machine 2 cores seed 0"
+        in words
+    )
     assert "after training 100 0.90 [0.83, 0.94] 0.81 [0.40, 0.62] 0.90 12.2 0.125 3" in words
     # In the order of the story, and nothing of the evaluations underway.
     players = re.findall(
