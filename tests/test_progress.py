@@ -104,6 +104,7 @@ def test_a_terminal_holds_one_live_display(monkeypatch: pytest.MonkeyPatch) -> N
             assert len(progress._live.tasks) == 2
             progress._live.refresh()
             raise RuntimeError
+        assert progress._live is not None
         assert len(progress._live.tasks) == 1
         outer.advance()
     assert progress._live is None

@@ -61,11 +61,10 @@ class Page(HTMLParser):
 
 
 def figures(success: float | None, episodes: int = 100) -> dict[str, Any]:
-    known = success is not None
     return {
         "episodes": episodes,
         "success": success,
-        "success_ci95": list(wilson(round(success * episodes), episodes)) if known else None,
+        "success_ci95": list(wilson(round(success * episodes), episodes)) if success is not None else None,
         "return": 0.5 if success is None else success * 0.9,
         "return_ci95": [0.4, 0.625],
         "progression": success,
@@ -251,9 +250,9 @@ def test_a_game_without_success_is_judged_by_its_return(tmp_path: Path) -> None:
 
 def test_report_writer_writes_at_the_end_on_the_main_process(tmp_path: Path) -> None:
     write_run(tmp_path)
-    ReportWriter().on_end(SimpleNamespace(is_main=False, run_dir=tmp_path))  # type: ignore[arg-type]
+    ReportWriter().on_end(SimpleNamespace(is_main=False, run_dir=tmp_path))
     assert not (tmp_path / "report.html").exists()
-    ReportWriter().on_end(SimpleNamespace(is_main=True, run_dir=tmp_path))  # type: ignore[arg-type]
+    ReportWriter().on_end(SimpleNamespace(is_main=True, run_dir=tmp_path))
     assert (tmp_path / "report.html").exists()
 
 
@@ -285,7 +284,11 @@ def test_the_instruction_is_shown_once_and_the_newest_message_apart(tmp_path: Pa
 
 
 def test_rows_of_one_update_are_merged_and_what_is_no_number_is_none() -> None:
-    raw = [{"update": 2, "a": 1}, {"update": 1, "a": float("nan"), "b": "x"}, {"update": 2, "b": 1e300, "c": True}]
+    raw: list[dict[str, Any]] = [
+        {"update": 2, "a": 1},
+        {"update": 1, "a": float("nan"), "b": "x"},
+        {"update": 2, "b": 1e300, "c": True},
+    ]
     assert metric_rows(raw) == [
         {"update": 1.0, "a": None, "b": None},
         {"update": 2.0, "a": 1.0, "b": None, "c": None},
