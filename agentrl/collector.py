@@ -80,3 +80,7 @@ class Collector:
     def mark_boundary(self) -> None:
         """Remember where the games stand now: `boundary`, which a checkpoint keeps."""
         self.boundary = [slot.state() for slot in self.slots]
+
+    def close(self) -> None:
+        for slot in self.slots:
+            slot.close()

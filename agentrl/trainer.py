@@ -120,16 +120,18 @@ class Trainer:
             RunStopped: more than `max_error_rate` of a batch's turns broke.
             GameBroken: a game could not be reset.
         """
-        interrupted = False
+        finished = False
         with self._signals():
             try:
                 self._begin()
                 self._train()
                 self._last_evaluations()
+                finished = True
             except Interrupted:
-                interrupted = True
-            results = self._write_results(interrupted)
-            self._tell("on_end")
+                pass
+            finally:
+                results = self._write_results(interrupted=not finished)
+                self._tell("on_end")
         return results
 
     def _train(self) -> None:
@@ -143,6 +145,8 @@ class Trainer:
         except Interrupted:
             self.save_checkpoint()
             raise
+        finally:
+            self.collector.close()
         self.save_checkpoint()
 
     def _one_update(self) -> None:
