@@ -1,5 +1,6 @@
 """From a config to the parts that play: model, tokenizer, prompts, engine, games."""
 
+import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -89,10 +90,11 @@ def assemble(
     """
     envs.check(config.game.id, **config.game.options)
     if path is None:
-        texts = game_texts(config.game.id, config.game.options, NEW_MODEL_EPISODES, config.seed)
+        options, style = config.game.options, config.prompt.style
+        texts = game_texts(config.game.id, options, NEW_MODEL_EPISODES, config.seed, style)
         lm, tokenizer = new_model(texts, config.model.new, config.seed, config.model.attention)
-        critic = new_model(tokenizer, config.model.new, config.seed, config.model.attention)[0].base_model
-        critic = critic if config.model.critic == "separate" else None
+        separate = config.model.critic == "separate"
+        critic = copy.deepcopy(lm.base_model) if separate else None
     else:
         lm = load_lm(str(path), config.model)
         tokenizer = load_tokenizer(str(path), config.model.trust_remote_code)
