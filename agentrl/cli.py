@@ -253,6 +253,9 @@ def new_model(
     max_positions: Annotated[str | None, typer.Option(metavar="N", help="Longest prompt and reply together.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the weights and of the play that gives the text.")] = 0,
     episodes: Annotated[int, typer.Option(min=1, help="Episodes of random play whose text is used.")] = 50,
+    style: Annotated[
+        str, typer.Option(help="Prompt style whose words the tokenizer learns beside the game's.")
+    ] = "terse",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in DIR.")] = False,
 ) -> None:
     """Make a small Qwen2-architecture model: random weights, and a tokenizer made from a game's text.
@@ -274,7 +277,7 @@ def new_model(
     shape = make_config({"name": "new", "game": {"id": game}}, given).model.new
     from agentrl.new_model import create
 
-    create(directory, game, _game_options(option), shape, seed, episodes, overwrite)
+    create(directory, game, _game_options(option), shape, seed, episodes, overwrite, style)
     print(f"Written to {directory}")
 
 

@@ -186,7 +186,7 @@ def test_new_model(run, behind):
     calls = behind("agentrl.new_model", "create")
     result = run("new-model", "dir", "--game", "babyai/goto", "--hidden-size", "32", "--seed", "5", "--overwrite")
     assert result.exit_code == 0, result.output
-    assert calls == [((Path("dir"), "babyai/goto", {}, NewModelConfig(hidden_size=32), 5, 50, True), {})]
+    assert calls == [((Path("dir"), "babyai/goto", {}, NewModelConfig(hidden_size=32), 5, 50, True, "terse"), {})]
 
 
 MISTAKES = [
