@@ -173,7 +173,10 @@ class Learner:
             group["lr"] = rate * factor
         limit = self.config.optimizer.max_grad_norm
         norms = {"grad_norm/value": float(nn.utils.clip_grad_norm_(self.value_parameters, limit))}
-        if not critic_only:
+        if critic_only:
+            for parameter in self.policy_parameters:
+                parameter.grad = None  # a gradient of zeros would still decay the weights
+        else:
             norms["grad_norm/policy"] = float(nn.utils.clip_grad_norm_(self.policy_parameters, limit))
         finite = all(math.isfinite(norm) for norm in norms.values())
         if finite:

@@ -308,6 +308,10 @@ def test_dtype_and_gradient_checkpointing_are_as_configured(tmp_path: Path) -> N
     with recorded(frugal.lm.base_model.layers[0].input_layernorm) as calls:
         assert relative_difference(gradients(frugal, rows), plain) < 1e-6
     assert len(calls) == 2  # once more in the backward pass
+    plain_head = gradients(
+        ActorCritic(load_lm(str(tmp_path), ModelConfig()), None, 0), rows, freeze_policy=True, policy=False
+    )
+    assert relative_difference(gradients(frugal, rows, freeze_policy=True, policy=False), plain_head) < 1e-6
 
 
 def test_a_model_with_positions_of_its_own_is_read_right_too() -> None:
