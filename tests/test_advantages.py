@@ -449,7 +449,9 @@ def test_c09_mean_0_and_mean_square_1_far_from_zero_too(noise: list[float], cent
 def test_c09_fewer_than_two_positions_have_no_advantage(positions: list[int]) -> None:
     mask = np.zeros(4, dtype=bool)
     mask[positions] = True
-    np.testing.assert_array_equal(whiten(np.array([1.0, 2.0, 3.0, 4.0]), mask), np.zeros(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(whiten(np.array([1.0, 2.0, 3.0, 4.0]), mask), np.zeros(4))
 
 
 def test_c09_equal_advantages_whiten_to_0() -> None:
