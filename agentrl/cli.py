@@ -5,18 +5,16 @@ torch and transformers are imported inside the commands, so that `--help` and ev
 
 import json
 import sys
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from agentrl import __version__
+from agentrl.arguments import field_overrides, game_options, model_and_recipe, read_recipe, split
+from agentrl.configfile import describe, load_config, make_config
 from agentrl.errors import UserError, one_line
-
-if TYPE_CHECKING:
-    from agentrl.config import Config
 
 FREE_ARGUMENTS = {"ignore_unknown_options": True}
 """Overrides such as `--a.b=value` reach the command as they stand."""
@@ -102,17 +100,23 @@ def train(
     Any field of the recipe can be changed as --section.field=value, the value being YAML.
     --model DIR is short for --model.path=DIR, --game ID for --game.id=ID.
     """
-    config = _read_recipe(arguments, "--resume", "--dry-run")
+    config = read_recipe(arguments, ["--resume", "--dry-run"])
     if dry_run:
         from agentrl import envs
-        from agentrl.configfile import describe
 
         envs.check(config.game.id, **config.game.options)
         print(describe(config), end="")
         return
     from agentrl.trainer import Trainer
 
-    Trainer(config, resume=resume).fit()
+    trainer = Trainer(config, resume=resume)
+    results = trainer.fit()
+    if trainer.is_main:
+        print(f"Report: {trainer.run_dir / 'report.html'}")
+        if results["interrupted"]:
+            print(f"Interrupted. To go on: agentrl train {trainer.run_dir / 'config.yaml'} --resume")
+    if results["interrupted"]:
+        raise typer.Exit(130)
 
 
 @app.command(
@@ -148,18 +152,15 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures there too, as JSON.")] = None,
 ) -> None:
     """Score a model on held-out episodes: success, return, progression, length, with 95 % intervals."""
-    from agentrl.configfile import load_config, make_config
-
-    named, overrides = _split(
-        arguments, "model", "--config", "--option", "--episodes", "--greedy", "--temperature", "--out"
-    )
-    model, own_recipe = _model_and_recipe(named)
+    own_options = ["--config", "--option", "--episodes", "--greedy", "--temperature", "--out"]
+    named, overrides = split(arguments, "model", own_options)
+    model, own_recipe = model_and_recipe(named)
     if greedy and temperature is not None:
         raise UserError("--greedy and --temperature exclude each other: give one")
     if game is not None:
         overrides += [f"--game={json.dumps(game)}", "--game.options={}"]
-    overrides += _overrides({"evaluation.episodes": episodes, "engine.temperature": temperature})
-    overrides += [f"--game.options.{name}={json.dumps(value)}" for name, value in _game_options(option).items()]
+    overrides += field_overrides({"evaluation.episodes": episodes, "engine.temperature": temperature})
+    overrides += [f"--game.options.{name}={json.dumps(value)}" for name, value in game_options(option).items()]
     recipe = recipe or own_recipe
     config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
     if not config.evaluation.episodes:
@@ -183,7 +184,7 @@ def play(
 
     from agentrl.play import play as play_game
 
-    play_game(game, _game_options(option), seed, style, prompt, Console())
+    play_game(game, game_options(option), seed, style, prompt, Console())
 
 
 @app.command(
@@ -200,7 +201,7 @@ def imitate(
     ] = None,
 ) -> None:
     """Fine-tune a model on episodes of the game's scripted player; save it in Hugging Face format."""
-    config = _read_recipe(arguments, "--out")
+    config = read_recipe(arguments, ["--out"])
     from agentrl.imitation import imitate_command
 
     _print_figures(imitate_command(config, out or Path(config.output_dir) / f"{config.name}-imitation"))
@@ -262,8 +263,6 @@ def new_model(
 
     Sizes that are left out are those of model.new in a recipe.
     """
-    from agentrl.configfile import make_config
-
     sizes = {
         "hidden_size": hidden_size,
         "layers": layers,
@@ -273,71 +272,17 @@ def new_model(
         "vocab_size": vocab_size,
         "max_positions": max_positions,
     }
-    given = _overrides({f"model.new.{name}": size for name, size in sizes.items()})
+    given = field_overrides({f"model.new.{name}": size for name, size in sizes.items()})
     shape = make_config({"name": "new", "game": {"id": game}}, given).model.new
     from agentrl.new_model import create
 
-    create(directory, game, _game_options(option), shape, seed, episodes, overwrite, style)
+    create(directory, game, game_options(option), shape, seed, episodes, overwrite, style)
     print(f"Written to {directory}")
 
 
 def main() -> None:
     """Entry point of the console script."""
     app()
-
-
-def _overrides(values: dict[str, str | None]) -> list[str]:
-    """Options that are fields of the recipe: checked as such."""
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
-
-
-def _read_recipe(arguments: list[str], *own_options: str) -> "Config":
-    from agentrl.configfile import load_config
-
-    return load_config(*_split(arguments, "recipe", *own_options))
-
-
-def _split(arguments: list[str], what: str, *own_options: str) -> tuple[str, list[str]]:
-    """The one positional argument, and the overrides; a typo of the command's own options has landed among these."""
-    from agentrl.config import Config
-    from agentrl.configfile import split_arguments
-
-    for name in (argument.partition("=")[0] for argument in arguments if argument.startswith("--")):
-        is_field = "." in name or name[2:] in Config.model_fields
-        if not is_field and (near := get_close_matches(name, own_options, n=1, cutoff=0.75)):
-            raise UserError(f"there is no option {name}; did you mean {near[0]}?")
-    positional, overrides = split_arguments(arguments)
-    if len(positional) != 1:
-        raise UserError(f"one {what} is expected, found {' '.join(positional) or 'none'}")
-    return positional[0], overrides
-
-
-def _model_and_recipe(model: str) -> tuple[str, Path | None]:
-    """A run's folder stands for its newest checkpoint; a run knows its recipe."""
-    path = Path(model)
-    if (path / "config.yaml").is_file():
-        from agentrl.checkpoint import checkpoints
-
-        found = checkpoints(path)
-        if not found:
-            raise UserError(f"{model}: this run has no finished checkpoint yet")
-        return str(found[-1]), path / "config.yaml"
-    run = path.parent.parent
-    known = path.parent.name == "checkpoints" and (run / "config.yaml").is_file()
-    return model, run / "config.yaml" if known else None
-
-
-def _game_options(items: list[str] | None) -> dict[str, Any]:
-    """`--option NAME=VALUE`, the values being YAML."""
-    from agentrl.plainyaml import load_yaml
-
-    options = {}
-    for item in items or []:
-        name, equals, text = item.partition("=")
-        if not name.isidentifier() or not equals:
-            raise UserError(f"--option {item}: write --option NAME=VALUE")
-        options[name] = load_yaml(text)
-    return options
 
 
 def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:

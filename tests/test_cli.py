@@ -101,22 +101,35 @@ def test_dry_run_checks_the_game(run):
     assert_one_line(run("train", QUICKSTART, "--dry-run", "--game.options.rewrd=binary"), "rewrd", "reward")
 
 
+class FakeTrainer:
+    is_main = True
+    run_dir = Path("runs/fake")
+
+    def __init__(self, interrupted: bool = False):
+        self.interrupted = interrupted
+        self.fitted = 0
+
+    def fit(self):
+        self.fitted += 1
+        return {"interrupted": self.interrupted}
+
+
 def test_train(run, behind):
-    class Fit:
-        fitted = 0
-
-        def fit(self):
-            self.fitted += 1
-            return {}
-
-    trainer = Fit()
+    trainer = FakeTrainer()
     calls = behind("agentrl.trainer", "Trainer", trainer)
     assert run("train", "--optimizer.lr", "1e-4", QUICKSTART, "--resume", "--model", "some/dir").exit_code == 0
     config = load_config(QUICKSTART, ["--optimizer.lr=1e-4", "--model.path=some/dir"])
     assert calls == [((config,), {"resume": True})]
     assert trainer.fitted == 1
-    run("train", QUICKSTART)
+    assert run("train", QUICKSTART).stdout == "Report: runs/fake/report.html\n"
     assert calls[1] == ((load_config(QUICKSTART),), {"resume": False})
+
+
+def test_train_that_was_interrupted_says_how_to_go_on(run, behind):
+    behind("agentrl.trainer", "Trainer", FakeTrainer(interrupted=True))
+    result = run("train", QUICKSTART)
+    assert result.exit_code == 130
+    assert "agentrl train runs/fake/config.yaml --resume" in result.stdout
 
 
 def test_eval_of_a_model_without_recipe(run, behind, tmp_path):

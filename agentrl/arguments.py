@@ -1,0 +1,59 @@
+"""What the arguments of a command mean: a recipe or a model, fields to change, a game's options."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from agentrl.config import Config
+from agentrl.configfile import load_config, split_arguments
+from agentrl.errors import UserError
+from agentrl.plainyaml import load_yaml
+
+
+def read_recipe(arguments: Sequence[str], own_options: Sequence[str]) -> Config:
+    """`CONFIG [--a.b=value ...]` as a Config."""
+    return load_config(*split(arguments, "recipe", own_options))
+
+
+def split(arguments: Sequence[str], what: str, own_options: Sequence[str]) -> tuple[str, list[str]]:
+    """The one positional argument, and the overrides; a typo of the command's own options has landed among these."""
+    for name in (argument.partition("=")[0] for argument in arguments if argument.startswith("--")):
+        is_field = "." in name or name[2:] in Config.model_fields
+        if not is_field and (near := get_close_matches(name, own_options, n=1, cutoff=0.75)):
+            raise UserError(f"there is no option {name}; did you mean {near[0]}?")
+    positional, overrides = split_arguments(arguments)
+    if len(positional) != 1:
+        raise UserError(f"one {what} is expected, found {' '.join(positional) or 'none'}")
+    return positional[0], overrides
+
+
+def field_overrides(values: Mapping[str, str | None]) -> list[str]:
+    """A command's options that are fields of the recipe: checked as such. None: not given."""
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+def game_options(items: Sequence[str] | None) -> dict[str, Any]:
+    """`--option NAME=VALUE`, the values being YAML."""
+    options = {}
+    for item in items or []:
+        name, equals, text = item.partition("=")
+        if not name.isidentifier() or not equals:
+            raise UserError(f"--option {item}: write --option NAME=VALUE")
+        options[name] = load_yaml(text)
+    return options
+
+
+def model_and_recipe(model: str) -> tuple[str, Path | None]:
+    """A run's folder stands for its newest checkpoint; a run knows its recipe."""
+    path = Path(model)
+    if (path / "config.yaml").is_file():
+        from agentrl.checkpoint import checkpoints
+
+        found = checkpoints(path)
+        if not found:
+            raise UserError(f"{model}: this run has no finished checkpoint yet")
+        return str(found[-1]), path / "config.yaml"
+    run = path.parent.parent
+    known = path.parent.name == "checkpoints" and (run / "config.yaml").is_file()
+    return model, run / "config.yaml" if known else None
