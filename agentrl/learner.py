@@ -1,11 +1,11 @@
 """PPO over minibatches of turns: the optimizer, and the losses brought together.
 
 Every sum is divided by the token count of the whole optimizer minibatch on all ranks, so that the gradient depends
-neither on the micro-batch size nor on the number of processes.
+neither on the micro-batch size nor on the number of processes. Processes add their gradients up once a step; each may
+run the model as often as its own turns ask for, and a warm start may train it, without the others knowing of it.
 """
 
 import math
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -44,15 +44,17 @@ def learning_rate_factors(
 
 
 class Learner:
-    """Owns the prepared model and its optimizer. `reference` is the frozen policy that the KL is measured against."""
+    """Trains `model`, the same on all processes. `reference` is the frozen policy that the KL is measured against."""
 
     def __init__(self, config: Config, model: ActorCritic, accelerator: Accelerator) -> None:
         self.config = config
         self.accelerator = accelerator
         self.ranks = Ranks(accelerator)
+        self.model = self.raw_model = model
+        self.ranks.broadcast(model.parameters())
         self.policy_parameters = [p for _, p in model.policy_parameters()]
         self.value_parameters = [p for _, p in model.value_parameters()]
-        optimizer = torch.optim.AdamW(
+        self.optimizer = torch.optim.AdamW(
             [
                 {"params": self.policy_parameters, "lr": config.optimizer.lr},
                 {"params": self.value_parameters, "lr": config.optimizer.value_lr},
@@ -61,15 +63,13 @@ class Learner:
             eps=config.optimizer.eps,
             weight_decay=config.optimizer.weight_decay,
         )
-        self.model, self.optimizer = accelerator.prepare(model, optimizer)
-        self.raw_model = model
         self.reference: ActorCritic | None = None
         self.policy_steps = 0
         self.value_steps = 0
 
     def scores(self, batch: TurnBatch, policy: bool = True) -> Scores:
         """Values, and the model's and the reference's logprobs, as they are now."""
-        self.raw_model.eval()
+        self.model.eval()
         reference = None if self.reference is None else partial(self._run, self.reference)
         return score(batch, partial(self._run, self.model), reference, self.config.optimizer.micro_batch_turns, policy)
 
@@ -101,15 +101,13 @@ class Learner:
         tokens = float(batch.reply_lengths_N[which].sum())
         choices = float(batch.policy_mask_R[ragged_indices(batch.reply_offsets, which)].sum())
         all_tokens, all_choices = self.ranks.sum(np.array([tokens, choices]))
-        parts = list(micro_batches(which, lengths_N, self.config.optimizer.micro_batch_turns))
         sums = {"tokens": tokens, "choices": choices}
-        for i, part in enumerate(parts):
-            with nullcontext() if i == len(parts) - 1 else self.accelerator.no_sync(self.model):
-                loss, part_sums = self._loss(batch, targets, part, critic_only, all_choices, all_tokens)
-                # Gradients are averaged over ranks, while the denominators are already those of all ranks.
-                self.accelerator.backward(loss * self.ranks.count)
+        for part in micro_batches(which, lengths_N, self.config.optimizer.micro_batch_turns):
+            loss, part_sums = self._loss(batch, targets, part, critic_only, all_choices, all_tokens)
+            loss.backward()
             for name, value in part_sums.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
+        self.ranks.sum_gradients(self.value_parameters if critic_only else list(self.model.parameters()))
         sums |= self._apply_gradients(critic_only)
         return sums
 
@@ -207,9 +205,10 @@ class Learner:
         return averages
 
     def _run(self, model: nn.Module, rows: Rows, **asked: bool) -> tuple[Tensor, Tensor, Tensor]:
-        output: tuple[Tensor, Tensor, Tensor] = model(
-            rows.to(self.accelerator.device), self.config.engine.temperature, **asked
-        )
+        with self.accelerator.autocast():
+            output: tuple[Tensor, Tensor, Tensor] = model(
+                rows.to(self.accelerator.device), self.config.engine.temperature, **asked
+            )
         return output
 
     def _tensors(self, *arrays: NDArray[Any]) -> list[Tensor]:

@@ -1,6 +1,6 @@
 """Sums and concatenations over all processes of a run; on one process they give back what they were given."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
@@ -39,6 +39,19 @@ class Ranks:
     def any(self, flag: bool) -> bool:
         """Whether `flag` is set on any process."""
         return bool(self.sum(np.array([float(flag)]))[0])
+
+    def sum_gradients(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Add up gradients over processes, in place. Who has none where another has one adds zeros."""
+        if self.count == 1:
+            return
+        present = self.sum(np.array([float(parameter.grad is not None) for parameter in parameters]))
+        pending = []
+        for parameter in (parameters[i] for i in np.flatnonzero(present)):
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            pending.append(torch.distributed.all_reduce(parameter.grad, async_op=True))
+        for work in pending:
+            work.wait()
 
     def broadcast(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Give every process the main one's weights."""

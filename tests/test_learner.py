@@ -68,7 +68,7 @@ def captured(learner: Learner, batch: TurnBatch, targets: Targets, **options: An
     steps = []
 
     def capture(critic_only: bool) -> dict[str, float]:
-        steps.append({n: p.grad.clone() for n, p in learner.raw_model.named_parameters() if p.grad is not None})
+        steps.append({n: p.grad.clone() for n, p in learner.model.named_parameters() if p.grad is not None})
         learner.optimizer.zero_grad(set_to_none=True)
         return {"steps": 1.0, "skipped_steps": 0.0}
 
@@ -82,7 +82,7 @@ def weights(model: ActorCritic) -> dict[str, Tensor]:
 
 
 def moments(learner: Learner, names: set[str]) -> dict[str, Tensor]:
-    parameters = dict(learner.raw_model.named_parameters())
+    parameters = dict(learner.model.named_parameters())
     return {
         f"{name}/{part}": tensor.clone()
         for name in names
@@ -96,7 +96,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def written_out_loss(learner: Learner, turns: list[Turn], targets: Targets) -> Tensor:
     """The whole loss of one minibatch, position by position, from each turn's own unpadded forward pass."""
-    algorithm, model = learner.config.algorithm, learner.raw_model
+    algorithm, model = learner.config.algorithm, learner.model
     policy, value, entropy, kl = [], [], [], []
     k = 0
     assert targets.reference_R is not None
@@ -138,8 +138,8 @@ def test_the_gradient_is_that_of_the_loss_written_out(kind: str) -> None:
     learner = make_learner(tiny_model(kind), algorithm=algorithm, reference=True, optimizer={"micro_batch_turns": 5})
     targets = noisy_targets(batch, learner)
     written_out_loss(learner, turns, targets).backward()
-    expected = {n: p.grad.clone() for n, p in learner.raw_model.named_parameters() if p.grad is not None}
-    learner.raw_model.zero_grad(set_to_none=True)
+    expected = {n: p.grad.clone() for n, p in learner.model.named_parameters() if p.grad is not None}
+    learner.model.zero_grad(set_to_none=True)
     (found,) = captured(learner, batch, targets)
     assert relative_difference(found, expected) < 1e-5
 
@@ -244,7 +244,7 @@ def test_the_number_of_steps_is_constant_whatever_the_data(errors: Any) -> None:
     batch = TurnBatch.from_turns(random_turns(6, errors=errors))
     learner = make_learner(algorithm={"minibatches": 4, "epochs": 2})
     taken = []
-    learner.optimizer.optimizer.register_step_post_hook(lambda *_: taken.append(1))
+    learner.optimizer.register_step_post_hook(lambda *_: taken.append(1))
     for critic_only in (False, True):
         targets, _ = learner.targets(batch, critic_only)
         metrics = learner.update(batch, targets, 0, critic_only)
@@ -252,7 +252,7 @@ def test_the_number_of_steps_is_constant_whatever_the_data(errors: Any) -> None:
         assert all(math.isfinite(value) for value in metrics.values())
     assert len(taken) == 8 + 4
     assert (learner.policy_steps, learner.value_steps) == (8, 12)
-    assert all(p.isfinite().all() for p in learner.raw_model.parameters())
+    assert all(p.isfinite().all() for p in learner.model.parameters())
 
 
 def test_a_turn_that_broke_enters_no_loss_and_no_count() -> None:
@@ -277,12 +277,12 @@ def test_c14_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(field: 
     where = np.flatnonzero(batch.policy_mask_R)[0]
     getattr(targets, field)[where] = float("nan")
     poisoned = int(batch.turn_of_token_R[where])
-    before = weights(learner.raw_model)
+    before = weights(learner.model)
     step, skipped = learner._step, []
 
     def observed(b: Any, t: Any, which: Any, *rest: Any) -> dict[str, float]:
         sums = step(b, t, which, *rest)
-        after = weights(learner.raw_model)
+        after = weights(learner.model)
         assert equal(after, before) == (poisoned in which) == bool(sums["skipped_steps"])
         before.update(after)
         skipped.append(sums["skipped_steps"])
@@ -294,7 +294,7 @@ def test_c14_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(field: 
     assert math.isfinite(metrics["grad_norm/policy"])
     assert math.isfinite(metrics["grad_norm/value"])
     assert (learner.policy_steps, learner.value_steps) == (3, 3)
-    assert all(p.isfinite().all() for p in learner.raw_model.parameters())
+    assert all(p.isfinite().all() for p in learner.model.parameters())
 
 
 def test_gradients_are_clipped_apart_and_their_norms_reported_before_that() -> None:
@@ -304,8 +304,8 @@ def test_gradients_are_clipped_apart_and_their_norms_reported_before_that() -> N
     targets.returns_R += 100.0
     (gradients,) = captured(make_learner(algorithm={"minibatches": 1}), batch, targets)
     clipped: dict[str, Tensor] = {}
-    learner.optimizer.optimizer.register_step_pre_hook(
-        lambda *_: clipped.update({n: p.grad.clone() for n, p in learner.raw_model.named_parameters()})
+    learner.optimizer.register_step_pre_hook(
+        lambda *_: clipped.update({n: p.grad.clone() for n, p in learner.model.named_parameters()})
     )
     metrics = learner.update(batch, targets, 0)
     for prefix, name in (("lm.", "policy"), ("value_head.", "value")):
@@ -338,7 +338,7 @@ def test_rates_are_set_before_each_step() -> None:
     sections: Any = {"algorithm": {"minibatches": 2}, "optimizer": {"warmup_steps": 4}}
     learner = make_learner(**sections)
     rates: list[tuple[float, float]] = []
-    learner.optimizer.optimizer.register_step_pre_hook(
+    learner.optimizer.register_step_pre_hook(
         lambda optimizer, *_: rates.append(tuple(group["lr"] for group in optimizer.param_groups))
     )
     learner.update(batch, learner.targets(batch, critic_only=True)[0], 0, critic_only=True)
@@ -359,7 +359,7 @@ def test_c04_with_equal_logprobs_the_correction_changes_no_bit(cap: float) -> No
         assert equal(one, other)
     plain, corrected = make_learner(), make_learner(algorithm={"is_correction_cap": cap})
     assert plain.update(batch, targets, 0) == corrected.update(batch, targets, 0)
-    assert equal(weights(plain.raw_model), weights(corrected.raw_model))
+    assert equal(weights(plain.model), weights(corrected.model))
 
 
 def test_c04_a_capped_weight_multiplies_the_policys_gradient_alone() -> None:
@@ -422,14 +422,14 @@ def test_losses_and_fractions_are_means_over_tokens() -> None:
 def test_scores_are_the_same_twice_and_leave_the_model_as_it_is() -> None:
     """Old logprobs must not see dropout: a model in training mode is scored in evaluation mode."""
     batch, learner = TurnBatch.from_turns(random_turns(5)), make_learner(reference=True)
-    before = weights(learner.raw_model)
+    before = weights(learner.model)
     learner.model.train()
     one, other = learner.scores(batch), learner.scores(batch)
     for field in fields(one):
         assert np.array_equal(getattr(one, field.name), getattr(other, field.name))
-    assert not learner.raw_model.lm.training
-    assert equal(weights(learner.raw_model), before)
-    assert all(parameter.grad is None for parameter in learner.raw_model.parameters())
+    assert not learner.model.lm.training
+    assert equal(weights(learner.model), before)
+    assert all(parameter.grad is None for parameter in learner.model.parameters())
 
 
 def test_two_equal_learners_make_equal_updates_to_the_bit() -> None:
@@ -437,4 +437,4 @@ def test_two_equal_learners_make_equal_updates_to_the_bit() -> None:
     learners = [make_learner(copy.deepcopy(tiny_model()), algorithm={"epochs": 2}) for _ in range(2)]
     metrics = [learner.update(batch, learner.targets(batch)[0], 3) for learner in learners]
     assert metrics[0] == metrics[1]
-    assert equal(*(weights(learner.raw_model) for learner in learners))
+    assert equal(*(weights(learner.model) for learner in learners))
