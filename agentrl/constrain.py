@@ -57,14 +57,18 @@ class ActionConstraint:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, end_id: int, after_marker: bool) -> None:
         self.tokenizer = tokenizer
         self.after_marker = after_marker
-        prefix = " " if after_marker else ""
+        self._prefix = " " if after_marker else ""
 
         @lru_cache(maxsize=4096)
         def trie(legal: tuple[str, ...]) -> Trie:
-            encoded = (tokenizer.encode(prefix + name, add_special_tokens=False) for name in legal)
-            return build_trie([[*ids, end_id] for ids in encoded])
+            return build_trie([[*self._encode(self._prefix + name), end_id] for name in legal])
 
         self.trie = trie
+
+    def encode(self, reply: str, action: str) -> list[int]:
+        """The ids, short of the end, that a sampled reply of this text would have; it ends with the action's name."""
+        spelled = self._prefix + action
+        return self._encode(reply.removesuffix(spelled)) + self._encode(spelled)
 
     def cursor(self, legal: tuple[str, ...]) -> Cursor:
         """Follow a new reply, which must name one of `legal`.
@@ -75,3 +79,6 @@ class ActionConstraint:
         if not legal:
             raise ValueError("a turn needs at least one legal action")
         return Cursor(self, legal)
+
+    def _encode(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=False)

@@ -5,6 +5,7 @@ sampled from afterwards.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +15,14 @@ from transformers import PreTrainedTokenizerBase
 from agentrl.agents import ScriptedAgent
 from agentrl.assembly import Parts
 from agentrl.collector import Interrupted, play_round
-from agentrl.config import Config, ImitationConfig
+from agentrl.config import Config
 from agentrl.constrain import ActionConstraint
 from agentrl.errors import UserError
 from agentrl.evaluation import MakeSlot
 from agentrl.policy import ActorCritic
 from agentrl.progress import track
 from agentrl.records import FREE, Turn, TurnBatch
-from agentrl.rows import micro_batches, turn_rows
+from agentrl.rows import micro_batches, ragged_indices, turn_rows
 from agentrl.seeding import HELD_OUT, key, permutation
 
 
@@ -71,7 +72,7 @@ def warm_start(parts: Parts, config: Config, stop: Callable[[], bool] = lambda: 
             bar.text = f"loss {loss:.3f}"
             bar.advance()
 
-        loss = imitate(parts.model, shown.turns, section, config.seed, on_step)
+        loss = imitate(parts.model, shown.turns, config, on_step, parts.engine.autocast)
     return {"turns": float(len(shown.turns)), "scripted_success": shown.success, "loss": loss}
 
 
@@ -117,9 +118,9 @@ def demonstrate(
 def imitate(
     model: ActorCritic,
     turns: list[Turn],
-    config: ImitationConfig,
-    seed: int,
+    config: Config,
     on_step: Callable[[float], None] = lambda loss: None,
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> float:
     """Minimise the mean negative logprob of the demonstrated tokens; only the language model is trained.
 
@@ -127,27 +128,29 @@ def imitate(
     Returns the mean loss of the last epoch.
     """
     batch = TurnBatch.from_turns(turns)
-    device = next(model.parameters()).device
-    optimizer = torch.optim.AdamW([p for _, p in model.policy_parameters()], lr=config.lr, weight_decay=0.01)
+    section = config.imitation
+    parameters = [p for _, p in model.policy_parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=section.lr, weight_decay=0.01)
     lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
-    steps = config.epochs * -(-len(turns) // config.batch_turns)
+    steps = section.epochs * -(-len(turns) // section.batch_turns)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / steps)
     model.train()
     losses: list[float] = []
-    for epoch in range(config.epochs):
+    for epoch in range(section.epochs):
         losses = []
-        order = permutation(key("imitation", seed, epoch, 1), len(turns))
-        for start in range(0, len(order), config.batch_turns):
-            which = order[start : start + config.batch_turns]
-            total = max(1, int(batch.policy_mask_R[np.isin(batch.turn_of_token_R, which)].sum()))
+        order = permutation(key("imitation", config.seed, epoch, 1), len(turns))
+        for start in range(0, len(order), section.batch_turns):
+            which = order[start : start + section.batch_turns]
+            total = max(1, int(batch.policy_mask_R[ragged_indices(batch.reply_offsets, which)].sum()))
             loss_sum = 0.0
-            for part in micro_batches(which, lengths_N, 64):
+            for part in micro_batches(which, lengths_N, config.optimizer.micro_batch_turns):
                 rows, _ = turn_rows(batch, part)
-                logprobs_C, _, _ = model(rows.to(device), 1.0, values=False)
+                with autocast():
+                    logprobs_C, _, _ = model(rows.to(model.lm.device), 1.0, values=False)
                 loss = -logprobs_C.sum() / total
                 loss.backward()
                 loss_sum += float(loss.detach())
-            torch.nn.utils.clip_grad_norm_([p for _, p in model.policy_parameters()], 1.0)
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             schedule.step()
@@ -165,14 +168,15 @@ def _tokenise(
     legal: tuple[str, ...] | None,
 ) -> None:
     """Give a scripted turn the ids that the sampler would have drawn for its text, with their legal sets."""
-    turn.reply_ids = [*tokenizer.encode(turn.reply_text, add_special_tokens=False), end_id]
-    turn.reply_logprobs = [0.0] * len(turn.reply_ids)
-    turn.reply_legal = [FREE] * len(turn.reply_ids)
     if constraint is None or legal is None:
-        return
-    cursor = constraint.cursor(legal)
-    for j, token in enumerate(turn.reply_ids):
-        turn.reply_legal[j] = cursor.allowed
-        if cursor.allowed != FREE and token not in cursor.allowed:
-            raise UserError(f"{turn.game}: the scripted player's reply {turn.reply_text!r} is not a legal action")
-        cursor.advance(token)
+        turn.reply_ids = [*tokenizer.encode(turn.reply_text, add_special_tokens=False), end_id]
+        turn.reply_legal = [FREE] * len(turn.reply_ids)
+    else:
+        turn.reply_ids, turn.reply_legal = [*constraint.encode(turn.reply_text, turn.action), end_id], []
+        cursor = constraint.cursor(legal)
+        for token in turn.reply_ids:
+            turn.reply_legal.append(cursor.allowed)
+            if cursor.allowed != FREE and token not in cursor.allowed:
+                raise UserError(f"{turn.game}: the scripted player's reply {turn.reply_text!r} is not a legal action")
+            cursor.advance(token)
+    turn.reply_logprobs = [0.0] * len(turn.reply_ids)
