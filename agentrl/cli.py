@@ -5,6 +5,7 @@ torch and transformers are imported inside the commands, so that `--help` and ev
 
 import json
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -163,12 +164,11 @@ def evaluate(
     overrides += [f"--game.options.{name}={json.dumps(value)}" for name, value in game_options(option).items()]
     recipe = recipe or own_recipe
     config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
-    if not config.evaluation.episodes:
-        raise UserError("evaluation.episodes = 0: nothing to play; give --episodes N")
-    from agentrl.evaluation import evaluate_command
+    with redirect_stdout(sys.stderr):
+        from agentrl.standalone import evaluate_model
 
-    game_id, options, count = config.game.id, config.game.options, config.evaluation.episodes
-    _print_figures(evaluate_command(model, game_id, options, config, greedy, count), out)
+        figures = evaluate_model(config, model, greedy)
+    _print_figures(figures, out)
 
 
 @app.command(epilog=_examples("agentrl play babyai/goto", "agentrl play babyai/open --seed 7 --style cot --prompt"))
@@ -200,11 +200,16 @@ def imitate(
         Path | None, typer.Option(metavar="DIR", help="The model's folder; without it OUTPUT_DIR/NAME-imitation.")
     ] = None,
 ) -> None:
-    """Fine-tune a model on episodes of the game's scripted player; save it in Hugging Face format."""
-    config = read_recipe(arguments, ["--out"])
-    from agentrl.imitation import imitate_command
+    """Fine-tune a model on episodes of the game's scripted player; save and score it.
 
-    _print_figures(imitate_command(config, out or Path(config.output_dir) / f"{config.name}-imitation"))
+    The folder is in Hugging Face format.
+    """
+    config = read_recipe(arguments, ["--out"])
+    with redirect_stdout(sys.stderr):
+        from agentrl.standalone import imitate_player
+
+        figures = imitate_player(config, out or Path(config.output_dir) / f"{config.name}-imitation")
+    _print_figures(figures)
 
 
 @app.command(epilog=_examples("agentrl games", "agentrl games --json"))
@@ -286,6 +291,7 @@ def main() -> None:
 
 
 def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:
+    """As JSON on stdout; progress went to stderr."""
     text = json.dumps(figures, indent=2)
     print(text)
     if out is not None:

@@ -133,7 +133,7 @@ def test_train_that_was_interrupted_says_how_to_go_on(run, behind):
 
 
 def test_eval_of_a_model_without_recipe(run, behind, tmp_path):
-    calls = behind("agentrl.evaluation", "evaluate_command", {"success": 0.5})
+    calls = behind("agentrl.standalone", "evaluate_model", {"success": 0.5})
     arguments = ["eval", "org/model", "--game", "babyai/goto", "--option", "reward=binary", "--option", "num_dists=2"]
     result = run(*arguments, "--greedy", "--episodes", "9", "--prompt.style=cot", "--out", "deep/figures.json")
     assert result.exit_code == 0, result.output
@@ -141,11 +141,11 @@ def test_eval_of_a_model_without_recipe(run, behind, tmp_path):
     options = {"reward": "binary", "num_dists": 2}
     tree = {"name": "eval", "game": {"id": "babyai/goto", "options": options}, "evaluation": {"episodes": 9}}
     config = make_config(tree, ["--prompt.style=cot"])
-    assert calls == [(("org/model", "babyai/goto", options, config, True, 9), {})]
+    assert calls == [((config, "org/model", True), {})]
 
 
 def test_eval_takes_the_recipe_of_the_run(run, behind, tmp_path):
-    calls = behind("agentrl.evaluation", "evaluate_command", {})
+    calls = behind("agentrl.standalone", "evaluate_model", {})
     step = tmp_path / "runs/quickstart/checkpoints/step-12"
     step.mkdir(parents=True)
     (step.parent / "step-3").mkdir()
@@ -154,17 +154,18 @@ def test_eval_takes_the_recipe_of_the_run(run, behind, tmp_path):
     for model in ("runs/quickstart", "runs/quickstart/checkpoints/step-12"):
         result = run("eval", model, "--temperature", "0.5")
         assert result.exit_code == 0, result.output
-        (path, *rest), _ = calls.pop()
+        (used, path, greedy), _ = calls.pop()
         assert Path(path).resolve() == step
-        assert rest == [config.game.id, {}, config, False, config.evaluation.episodes]
+        assert (used, greedy) == (config, False)
 
 
 def test_eval_of_another_game_drops_the_recipes_game_options(run, behind):
-    calls = behind("agentrl.evaluation", "evaluate_command", {})
+    calls = behind("agentrl.standalone", "evaluate_model", {})
     recipe = str(EXPERIMENTS / "babyai_qwen2.5_3b.yaml")
     run("eval", "org/model", "--config", recipe)
     run("eval", "org/model", "--config", recipe, "--game", "other/task")
-    assert [call[0][1:3] for call in calls] == [("babyai/goto", {"reward": "binary"}), ("other/task", {})]
+    games = [(config.game.id, config.game.options) for (config, *_), _ in calls]
+    assert games == [("babyai/goto", {"reward": "binary"}), ("other/task", {})]
 
 
 def test_eval_of_a_run_without_checkpoint(run, tmp_path):
@@ -173,7 +174,7 @@ def test_eval_of_a_run_without_checkpoint(run, tmp_path):
 
 
 def test_imitate(run, behind):
-    calls = behind("agentrl.imitation", "imitate_command", {"loss": 0.1})
+    calls = behind("agentrl.standalone", "imitate_player", {"loss": 0.1})
     result = run("imitate", QUICKSTART, "--imitation.episodes=3", "--out", "warm")
     assert json.loads(result.stdout) == {"loss": 0.1}
     run("imitate", QUICKSTART)

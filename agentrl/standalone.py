@@ -1,0 +1,70 @@
+"""A model without a run around it: scored on held-out episodes, or fine-tuned on those of a scripted player."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from agentrl.assembly import Parts, assemble
+from agentrl.config import Config
+from agentrl.errors import UserError
+from agentrl.evaluation import evaluate, summarise
+from agentrl.imitation import warm_start
+from agentrl.policy import save_policy
+from agentrl.progress import track
+from agentrl.results import machine, versions
+
+
+def evaluate_model(config: Config, path: str | Path, greedy: bool = False) -> dict[str, Any]:
+    """Score the model at `path` on `config.evaluation.episodes` held-out episodes, exactly as the trainer does.
+
+    Raises:
+        UserError: model, game, style or memory cannot be made, or there is no episode to play.
+    """
+    if not config.evaluation.episodes:
+        raise UserError("evaluation.episodes = 0: nothing to play; give --episodes N")
+    # A critic of its own plays no part here, and is as large as the model.
+    config = config.model_copy(update={"model": config.model.model_copy(update={"critic": "value_head"})})
+    return {
+        "model": str(path),
+        "player": "greedy" if greedy else f"sampled at temperature {config.engine.temperature:g}",
+        config.game.id: _score(_parts(config, path), greedy),
+        "seed": config.seed,
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def imitate_player(config: Config, out: Path) -> dict[str, Any]:
+    """Fine-tune the config's model on `config.imitation.episodes` scripted episodes; save it at `out`, score it.
+
+    Raises:
+        UserError: as `evaluate_model`; the folder is in use; the game has no scripted player, or none to learn from.
+    """
+    if not config.imitation.episodes:
+        raise UserError("imitation.episodes = 0: nothing to imitate; give --imitation.episodes=N")
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UserError(f"{out} is in use: choose another folder with --out, or remove it")
+    parts = _parts(config, config.model.path)
+    figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
+    out.mkdir(parents=True, exist_ok=True)
+    save_policy(parts.model, parts.tokenizer, out)
+    if config.evaluation.episodes:
+        figures[config.game.id] = _score(parts, greedy=False)
+    return {"model": str(out), **figures}
+
+
+def _parts(config: Config, path: str | Path | None) -> Parts:
+    if config.torch_threads:
+        torch.set_num_threads(config.torch_threads)
+    accelerator = Accelerator(mixed_precision=config.model.precision)
+    return assemble(config, path, accelerator.device, accelerator.autocast)
+
+
+def _score(parts: Parts, greedy: bool) -> dict[str, Any]:
+    section = parts.config.evaluation
+    with track(section.episodes, "evaluating", "episodes") as bar:
+        agent, numbers = parts.agent("evaluation", greedy), range(section.episodes)
+        episodes = evaluate(agent, parts.games, numbers, section.num_envs, on_episode=lambda episode: bar.advance())
+    return summarise(episodes)

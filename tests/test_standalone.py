@@ -1,0 +1,75 @@
+"""`eval` and `imitate`, for real, on a model of a few thousand parameters."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from agentrl.cli import app
+from agentrl.configfile import load_config
+from agentrl.errors import UserError
+from agentrl.standalone import evaluate_model, imitate_player
+from agentrl.trainer import Trainer
+
+GAME = "babyai/BabyAI-GoToObjS4-v0"
+RECIPE = f"""
+name: small
+game: {{id: {GAME}}}
+model: {{new: {{hidden_size: 16, layers: 1, heads: 2, kv_heads: 1, ffn_size: 32, vocab_size: 300}}}}
+prompt: {{style: terse, max_prompt_tokens: 400}}
+engine: {{constrain: actions}}
+batch: {{num_envs: 2, turns_per_env: 4, updates: 1}}
+optimizer: {{lr: 1e-3}}
+evaluation: {{episodes: 4, random: false}}
+tracking: {{backends: []}}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_eval_of_a_run_repeats_the_figures_of_its_training(recipe):
+    results = Trainer(load_config(recipe)).fit()
+    for flags, row in ([], "after"), (["--greedy"], "after_greedy"):
+        done = CliRunner().invoke(app, ["eval", "runs/small", *flags])
+        assert done.exit_code == 0, done.stderr
+        figures = json.loads(done.stdout)
+        assert figures[GAME] == json.loads(json.dumps(results[row]))[GAME]
+        assert figures["model"] == "runs/small/checkpoints/step-1"
+
+
+def test_imitate_saves_a_model_that_learned_and_loads_anywhere(recipe):
+    config = load_config(recipe, ["--imitation.episodes=30", "--imitation.epochs=20", "--imitation.lr=1e-2"])
+    figures = imitate_player(config, Path("warm"))
+    assert figures["imitation"]["scripted_success"] == 1.0
+    # Six legal actions: a player that knows nothing of the game's needs has a loss near log 6 a turn.
+    assert figures["imitation"]["loss"] < 0.5 * math.log(6)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained("warm"), AutoTokenizer.from_pretrained("warm")
+    assert model.num_parameters() < 20_000
+    assert tokenizer.chat_template
+    again = evaluate_model(config, "warm")
+    assert again[GAME] == figures[GAME]
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [("--imitation.episodes=0", "--imitation.episodes=N"), ("--imitation.episodes=1", "is in use")],
+)
+def test_imitate_refuses(recipe, override, part):
+    Path("out").mkdir()
+    Path("out/file").touch()
+    with pytest.raises(UserError, match=part):
+        imitate_player(load_config(recipe, [override]), Path("out"))
+
+
+def test_eval_refuses_to_play_nothing(recipe):
+    with pytest.raises(UserError, match="--episodes N"):
+        evaluate_model(load_config(recipe, ["--evaluation.episodes=0"]), "nowhere")
