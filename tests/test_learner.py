@@ -4,6 +4,7 @@ import copy
 import math
 from dataclasses import fields, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -396,6 +397,32 @@ def test_the_kl_is_in_the_reward_or_in_the_loss_and_the_reference_stays() -> Non
         assert learner.reference is not None
         assert equal(weights(learner.reference), before)
         assert all(parameter.grad is None for parameter in learner.reference.parameters())
+
+
+def test_under_autocast_policy_and_reference_compute_alike() -> None:
+    """An unchanged policy has a KL of exactly 0 in bf16 too; the sampler's logprobs are found to that grain."""
+    half = SimpleNamespace(
+        device=torch.device("cpu"),
+        process_index=0,
+        num_processes=1,
+        autocast=lambda: torch.autocast("cpu", torch.bfloat16),
+    )
+    model = tiny_model()
+    learner = Learner(tiny_config(), model, half)  # type: ignore[arg-type]
+    learner.reference = ActorCritic(copy.deepcopy(model.lm), None, 0)
+    engine = TransformersEngine(model.lm, tokenizer(), [0], autocast=half.autocast)
+    asked = [Request([], [5 + i, 6, 7], Sampling(1.0, 6), seed=i) for i in range(8)]
+    batch = TurnBatch.from_turns(
+        [
+            Turn("tiny", 0, 0, i, 0, asked[i].prompt_ids or [], reply.ids, reply.logprobs, reply.legal, terminated=True)
+            for i, reply in enumerate(engine.generate(asked))
+        ]
+    )
+    _, metrics = learner.targets(batch)
+    assert metrics["reference_kl"] == 0.0
+    assert metrics["logprob_diff/mean"] < 0.01
+    exact = make_learner(model).scores(batch)
+    assert np.abs(exact.logprobs_R - learner.scores(batch).logprobs_R).max() > 0.001
 
 
 def test_losses_and_fractions_are_means_over_tokens() -> None:
