@@ -71,8 +71,9 @@ def save(
     save_file(_rng_tensors(), temporary / f"rng-{accelerator.process_index}.safetensors")
     if accelerator.is_main_process:
         save_policy(learner.raw_model, tokenizer, temporary)
-        save_file(_optimizer_tensors(learner), temporary / "optimizer.safetensors")
-        counters = {"policy_steps": learner.policy_steps, "value_steps": learner.value_steps}
+        moments = _optimizer_tensors(learner)
+        save_file(moments, temporary / "optimizer.safetensors")
+        counters = {"policy_steps": learner.policy_steps, "value_steps": learner.value_steps, "moments": len(moments)}
         state = {"progress": asdict(progress), "learner": counters, "processes": accelerator.num_processes}
         (temporary / "state.json").write_text(json.dumps(state))
     accelerator.wait_for_everyone()
@@ -107,7 +108,10 @@ def load(directory: Path, learner: Learner) -> tuple[Progress, list[SlotState]]:
                 f"batch.num_envs = {learner.config.batch.num_envs}: {directory} holds {len(games) * count} games"
             )
         load_values(learner.raw_model, directory)
-        _load_optimizer(learner, load_file(directory / "optimizer.safetensors"))
+        moments = load_file(directory / "optimizer.safetensors")
+        if len(moments) != state["learner"]["moments"]:
+            raise KeyError(f"{len(moments)} of {state['learner']['moments']} tensors in optimizer.safetensors")
+        _load_optimizer(learner, moments)
         learner.policy_steps = state["learner"]["policy_steps"]
         learner.value_steps = state["learner"]["value_steps"]
         _set_rng(load_file(directory / f"rng-{rank}.safetensors"))
@@ -134,8 +138,6 @@ def _load_optimizer(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
     parameters = dict(learner.raw_model.named_parameters())
     for full_name, tensor in tensors.items():
         name, part = full_name.rsplit("/", 1)
-        if name not in parameters:
-            raise UserError(f"optimizer.safetensors knows {name}, which the model does not have")
         parameter = parameters[name]
         value = tensor if part == "step" else tensor.to(parameter.device)
         learner.optimizer.state[parameter][part] = value

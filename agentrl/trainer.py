@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.utils import set_seed
 
 from agentrl import checkpoint
 from agentrl.agents import Agent, RandomAgent
@@ -76,7 +77,7 @@ class Trainer:
             )
         if config.torch_threads:
             torch.set_num_threads(config.torch_threads)
-        torch.manual_seed(config.seed)
+        set_seed(config.seed)  # no draw of ours hangs on it; a game or memory of one's own may use the global generators
         self.accelerator = Accelerator(
             mixed_precision=config.model.precision,
             # Buffers never change. Sent with each forward pass they would hang the run: processes score their own turns
