@@ -77,8 +77,11 @@ class Trainer:
             )
         if config.torch_threads:
             torch.set_num_threads(config.torch_threads)
-        set_seed(config.seed)  # no draw of ours hangs on it; a game or memory of one's own may use the global generators
+        # No draw of ours hangs on the global generators; a game or memory of one's own may use them.
+        set_seed(config.seed)
         self.accelerator = Accelerator(
+            # Without being told so, it makes of torchrun's processes on CPUs as many runs that do not know each other.
+            cpu=not torch.accelerator.is_available(),
             mixed_precision=config.model.precision,
             # Buffers never change. Sent with each forward pass they would hang the run: processes score their own turns
             # in as many passes as these need, and the main one alone scores the report's.

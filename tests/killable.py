@@ -84,7 +84,7 @@ def _train(config: Config, bomb: Bomb | None) -> None:
 
 
 def left_behind(folder: Path) -> dict[str, Any]:
-    """All that must be equal, to the bit: weights, moments, generators, games, metrics, evaluations; the seconds too."""
+    """All that must be equal to the bit: weights, moments, generators, games, metrics, evaluations; the seconds too."""
     last = checkpoints(folder)[-1]
     state = json.loads((last / "state.json").read_text())
     for clock in ("seconds", "cpu_seconds"):
