@@ -215,6 +215,17 @@ def test_constrained_replies_are_always_legal_actions(legal: tuple[str, ...], se
         assert reply.finish_reason == "stop"
 
 
+@pytest.mark.parametrize("draw", [0.0, 1 - 2**-53])
+def test_the_outermost_draws_are_legal_ids_too(draw: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 must not fall on an illegal id 0, nor the largest number below 1 behind the last id that has a probability."""
+    monkeypatch.setattr("agentrl.engines.transformers.uniforms", lambda seed, count: np.full(count, draw))
+    asked = requests(20, Sampling(1.0, 12), ACTIONS, seed=2)
+    for request, reply in zip(asked, engine(constraint=ALWAYS_LEGAL).generate(asked), strict=True):
+        assert reply.text in (request.legal or ())
+        pick = min if draw == 0 else max
+        assert all(token == pick(legal) for token, legal in zip(reply.ids, reply.legal, strict=True))
+
+
 class Parrot(torch.nn.Module):
     """An output embedding that makes one id the likely next one: the n-th of `script` in the n-th pass of a row."""
 

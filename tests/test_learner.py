@@ -315,6 +315,20 @@ def test_gradients_are_clipped_apart_and_their_norms_reported_before_that() -> N
         assert float(torch.cat([g.flatten() for n, g in clipped.items() if n.startswith(prefix)]).norm()) <= 1.001e-3
 
 
+def test_no_gradient_is_left_for_the_next_step() -> None:
+    """At a learning rate of 0 every epoch of one minibatch has the gradient of the first."""
+    batch = TurnBatch.from_turns(random_turns(9))
+    learner = make_learner(algorithm={"minibatches": 1, "epochs": 3}, optimizer={"lr": 0.0, "value_lr": 0.0})
+    steps: list[dict[str, Tensor]] = []
+    learner.optimizer.register_step_pre_hook(
+        lambda *_: steps.append({n: p.grad.clone() for n, p in learner.model.named_parameters()})
+    )
+    learner.update(batch, learner.targets(batch)[0], 0)
+    assert len(steps) == 3
+    assert all(relative_difference(step, steps[0]) < 1e-5 for step in steps)
+    assert all(p.grad is None for p in learner.model.parameters())
+
+
 def factors(policy_step: int, value_step: int, total: int, **optimizer: Any) -> tuple[float, float]:
     return learning_rate_factors(policy_step, value_step, total, OptimizerConfig(**optimizer))
 
