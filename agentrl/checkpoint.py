@@ -70,7 +70,7 @@ def save(
     (temporary / f"games-{accelerator.process_index}.json").write_text(json.dumps(games))
     save_file(_rng_tensors(), temporary / f"rng-{accelerator.process_index}.safetensors")
     if accelerator.is_main_process:
-        save_policy(learner.raw_model, tokenizer, temporary)
+        save_policy(learner.model, tokenizer, temporary)
         moments = _optimizer_tensors(learner)
         save_file(moments, temporary / "optimizer.safetensors")
         counters = {"policy_steps": learner.policy_steps, "value_steps": learner.value_steps, "moments": len(moments)}
@@ -107,7 +107,7 @@ def load(directory: Path, learner: Learner) -> tuple[Progress, list[SlotState]]:
             raise UserError(
                 f"batch.num_envs = {learner.config.batch.num_envs}: {directory} holds {len(games) * count} games"
             )
-        load_values(learner.raw_model, directory)
+        load_values(learner.model, directory)
         moments = load_file(directory / "optimizer.safetensors")
         if len(moments) != state["learner"]["moments"]:
             raise KeyError(f"{len(moments)} of {state['learner']['moments']} tensors in optimizer.safetensors")
@@ -129,13 +129,13 @@ def _optimizer_tensors(learner: Learner) -> dict[str, torch.Tensor]:
     state = learner.optimizer.state
     return {
         f"{name}/{part}": tensor.detach().contiguous()
-        for name, parameter in learner.raw_model.named_parameters()
+        for name, parameter in learner.model.named_parameters()
         for part, tensor in state.get(parameter, {}).items()
     }
 
 
 def _load_optimizer(learner: Learner, tensors: dict[str, torch.Tensor]) -> None:
-    parameters = dict(learner.raw_model.named_parameters())
+    parameters = dict(learner.model.named_parameters())
     for full_name, tensor in tensors.items():
         name, part = full_name.rsplit("/", 1)
         parameter = parameters[name]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator
 from accelerate.utils import set_seed
 
 from agentrl import checkpoint
@@ -83,9 +83,6 @@ class Trainer:
             # Without being told so, it makes of torchrun's processes on CPUs as many runs that do not know each other.
             cpu=not torch.accelerator.is_available(),
             mixed_precision=config.model.precision,
-            # Buffers never change. Sent with each forward pass they would hang the run: processes score their own turns
-            # in as many passes as these need, and the main one alone scores the report's.
-            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)],
         )
         self.ranks = Ranks(self.accelerator)
         self.is_main = self.ranks.index == 0
@@ -284,9 +281,8 @@ class Trainer:
         """Freeze the policy that the KL is measured against: that at `path`, or a copy of the present one."""
         if self.config.algorithm.kl_coef:
             lm = copy.deepcopy(self.parts.model.lm) if path is None else load_lm(str(path), self.config.model)
-            reference = ActorCritic(lm, None, head_seed=0).requires_grad_(False).eval()
-            # Prepared, so that it computes in the policy's own precision: an unchanged policy has a KL of exactly 0.
-            self.learner.reference = self.accelerator.prepare_model(reference, evaluation_mode=True)
+            reference = ActorCritic(lm, None, head_seed=0).to(self.accelerator.device)
+            self.learner.reference = reference.requires_grad_(False).eval()
 
     def _slots(self) -> list[GameSlot]:
         count = self.config.batch.num_envs // self.ranks.count
