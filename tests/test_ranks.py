@@ -29,7 +29,7 @@ CASES: dict[str, list[list[int]]] = {
 
 
 def share(rank: int, errors: list[int]) -> list[Turn]:
-    """Two games of four turns; process 1's replies are longer lists of turns to score (other cuts, other lengths)."""
+    """Two games of four turns: process 0's end or meet a time limit, process 1's are cut or end."""
     turns = random_turns(10 + rank, slots=2 if rank else 3, length=4, errors=errors)[-8:]
     for turn in turns:
         turn.slot += 10 * rank
@@ -72,6 +72,12 @@ def worker(rank: int, port: int, folder: Path) -> None:
         "gather": ranks.gather([f"of {rank}"] * (2 - rank)),
         "any": [ranks.any(False), ranks.any(rank == 1)],
     }
+    everywhere, on_one, nowhere = (torch.nn.Parameter(torch.zeros(2)) for _ in range(3))
+    everywhere.grad = torch.full((2,), rank + 1.0)
+    on_one.grad = torch.ones(2) if rank else None  # as an expert that only one process's tokens were sent to
+    ranks.sum_gradients([nowhere, on_one, everywhere])
+    assert on_one.grad is not None
+    facts["gradients"] = [on_one.grad.tolist(), everywhere.grad.tolist(), nowhere.grad is None]
     for separate in (False, True):
         for name, errors in CASES.items():
             learner = make_learner(accelerator, tiny_model(separate_critic=separate))
@@ -115,6 +121,7 @@ def test_c16_two_processes_make_the_step_of_one(tmp_path: Path) -> None:
         "concatenate": [0.0, 0.0, 1.0],
         "gather": ["of 0", "of 0", "of 1"],
         "any": [False, True],
+        "gradients": [[1.0, 1.0], [3.0, 3.0], True],
         "policy untouched": True,
         "broadcast": 0.0,
     }
