@@ -177,10 +177,13 @@ def test_checkpoints_alone_are_a_run_too(tmp_path: Path) -> None:
 
 
 LEARNING: dict[str, Any] = {
+    "model": {
+        "new": {"hidden_size": 32, "layers": 2, "heads": 2, "kv_heads": 1, "ffn_size": 64, "vocab_size": 300},
+    },
     "prompt": {"history": 0},
     "batch": {"num_envs": 16, "turns_per_env": 8, "updates": 20},
     "algorithm": {"epochs": 2, "minibatches": 4},
-    "optimizer": {"lr": 1e-2, "value_lr": 1e-2, "micro_batch_turns": 64},
+    "optimizer": {"lr": 5e-3, "value_lr": 5e-3, "micro_batch_turns": 64},
     "evaluation": {"episodes": 32, "num_envs": 32, "greedy": False},
     "checkpoint": {"every": 0},
 }
@@ -190,7 +193,7 @@ def test_it_learns(tmp_path: Path) -> None:
     run = Run(recipe(tmp_path, **LEARNING))
     before, after = run.figures("before"), run.figures("after")
     assert after["return_ci95"][0] > before["return_ci95"][1]
-    assert after["return"] > 3.0  # of 4; guessing gives 1.33
+    assert after["return"] > 3.5  # of 4; guessing gives 1.33; seeds 0 to 4 reach 3.94 to 4
 
 
 def test_it_unlearns_with_the_advantages_sign_flipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
