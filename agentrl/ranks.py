@@ -1,7 +1,7 @@
 """Sums and concatenations over all processes of a run; on one process they give back what they were given."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ class Ranks:
         tensor = torch.from_numpy(np.asarray(array, dtype=np.float64)).to(self.accelerator.device)
         return np.asarray(self.accelerator.reduce(tensor, reduction="sum").cpu().numpy())
 
-    def concatenate(self, array: Array) -> Array:
+    def concatenate(self, array: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
         """All processes' arrays, in rank order; lengths may differ."""
         return np.concatenate(self.gather([array]))
 
@@ -46,10 +46,11 @@ class Ranks:
             return
         present = self.sum(np.array([float(parameter.grad is not None) for parameter in parameters]))
         pending = []
-        for parameter in (parameters[i] for i in np.flatnonzero(present)):
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            pending.append(torch.distributed.all_reduce(parameter.grad, async_op=True))
+        for parameter, holders in zip(parameters, present, strict=True):
+            if holders:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                pending.append(torch.distributed.all_reduce(parameter.grad, async_op=True))
         for work in pending:
             work.wait()
 
