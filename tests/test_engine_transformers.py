@@ -12,10 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import ACTIONS, KINDS, VOCAB, naive_logprobs, tiny_lm, tokenizer
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentrl.constrain import ActionConstraint
 from agentrl.engines.base import Reply, Request, Sampling
 from agentrl.engines.transformers import TransformersEngine
+from agentrl.errors import UserError
 from agentrl.parsing import parse_action
 from agentrl.records import FREE
 
@@ -280,6 +282,19 @@ def test_mixed_temperatures_and_missing_ids_are_refused() -> None:
         engine().generate([one, replace(two, sampling=Sampling(0.5))])
     with pytest.raises(ValueError, match="prompt_ids"):
         engine().generate([replace(one, prompt_ids=None)])
+
+
+def test_a_sliding_window_is_exact_within_and_refused_beyond() -> None:
+    """It counts the cache's columns, also those that are another row's padding."""
+    sliding = {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 1}
+    model = Qwen2ForCausalLM(Qwen2Config(**{**lm().config.to_dict(), **sliding, "layer_types": None})).eval()
+    assert model.config.layer_types == ["full_attention", "sliding_attention"]
+    narrow = TransformersEngine(model, tokenizer(), [END])
+    short = [request for request in requests(30, Sampling(1.0, 4)) if len(request.prompt_ids or ()) <= 20]
+    check_logprobs(model, short, narrow.generate(short))
+    with pytest.raises(UserError, match=r"slides over 24 tokens, which prompt and reply must fit into; 25 were needed"):
+        narrow.generate([short[0], Request([], [5] * 22, Sampling(1.0, 12), seed=1)])
+    assert engine().window is None
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

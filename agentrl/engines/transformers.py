@@ -17,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from agentrl.constrain import ActionConstraint, Cursor
 from agentrl.engines.base import Reply, Request
+from agentrl.errors import UserError
 from agentrl.logprobs import legal_logits
 from agentrl.records import FREE
 from agentrl.seeding import uniforms
@@ -82,12 +83,16 @@ class TransformersEngine:
         # transformers 5.24 renamed the argument; the old name goes in 5.40.
         accepted = inspect.signature(lm.base_model.forward).parameters
         self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
+        # A sliding window counts the cache's columns, padding included: within it the model is exact, beyond it is not.
+        layers = DynamicCache(config=lm.config).layers
+        self.window: int | None = min((layer.sliding_window for layer in layers if layer.is_sliding), default=None)
 
     def generate(self, requests: list[Request]) -> list[Reply]:
         """Answer each request; order is kept, batches are made of prompts of similar length.
 
         Raises:
             ValueError: the requests of one call differ in temperature, or one has no prompt ids.
+            UserError: prompts and replies are longer than the model's sliding attention window.
         """
         if len({r.sampling.temperature for r in requests}) > 1:
             raise ValueError("one call takes one temperature")
@@ -137,6 +142,11 @@ class TransformersEngine:
         new_mask = (columns[None, :] < lengths_B[:, None]).long()
         prefill = mask_BT.shape[1] == 0
         mask_BT = torch.cat([mask_BT, new_mask], dim=1)
+        if self.window is not None and mask_BT.shape[1] > self.window:
+            raise UserError(
+                f"prompt.max_prompt_tokens: the model's attention slides over {self.window} tokens, which prompt and "
+                f"reply must fit into; {mask_BT.shape[1]} were needed"
+            )
         # Prompts are padded on the right: a causal model needs no mask to keep padding out of them.
         where: dict[str, Tensor | DynamicCache] = {self._cache_argument: cache}
         if not prefill:
