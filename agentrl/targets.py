@@ -142,4 +142,4 @@ def annotate(batch: TurnBatch, targets: Targets) -> None:
 
 
 def _numpy(tensor: Tensor) -> Array:
-    return tensor.double().cpu().numpy()
+    return tensor.cpu().double().numpy()  # in this order: Apple's GPUs have no float64

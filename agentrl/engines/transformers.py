@@ -177,10 +177,11 @@ class TransformersEngine:
         if temperature == 0:
             chosen_B = logprobs_BV.argmax(-1)
         else:
-            draws = torch.tensor([row.draws[len(row.ids)] for row in rows], dtype=torch.float64, device=device)
-            cdf_BV = logprobs_BV.double().exp().cumsum(-1)
-            chosen_B = torch.searchsorted(cdf_BV, draws[:, None] * cdf_BV[:, -1:], right=True)[:, 0]
-            chosen_B = chosen_B.clamp(max=cdf_BV.shape[1] - 1)  # NaN sorts behind the last id
+            exact = torch.device("cpu") if device.type == "mps" else device  # Apple's GPUs have no float64
+            draws = torch.tensor([row.draws[len(row.ids)] for row in rows], dtype=torch.float64, device=exact)
+            cdf_BV = logprobs_BV.to(exact).double().exp().cumsum(-1)
+            chosen_B = torch.searchsorted(cdf_BV, draws[:, None] * cdf_BV[:, -1:], right=True)[:, 0].to(device)
+            chosen_B = chosen_B.clamp(max=logprobs_BV.shape[1] - 1)  # NaN sorts behind the last id
         chosen = logprobs_BV.gather(1, chosen_B[:, None])[:, 0].tolist()
         if not all(map(math.isfinite, chosen)):
             raise FloatingPointError("the model's logits are not finite numbers: its weights have diverged")
