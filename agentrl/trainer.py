@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
 from agentrl import checkpoint
@@ -79,6 +80,8 @@ class Trainer:
             torch.set_num_threads(config.torch_threads)
         # No draw of ours hangs on the global generators; a game or memory of one's own may use them.
         set_seed(config.seed)
+        # Accelerate fixes a process's precision once; here each run has its own.
+        AcceleratorState._reset_state()
         self.accelerator = Accelerator(
             # Without being told so, it makes of torchrun's processes on CPUs as many runs that do not know each other.
             cpu=not torch.accelerator.is_available(),

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from games import recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -290,12 +289,10 @@ def test_the_critic_warms_up_while_the_policy_stands_still(
 
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_an_unchanged_policy_has_no_kl_to_its_reference(tmp_path: Path, precision: str) -> None:
-    AcceleratorState._reset_state(reset_partial_state=True)  # accelerate fixes the precision of a process once
     sections: dict[str, Any] = {"algorithm": {"kl_coef": 0.1}, "evaluation": {"episodes": 0}, "batch": {"updates": 2}}
     first = Run(recipe(tmp_path, model={"precision": precision}, **sections))
     assert first.updates[0]["reference_kl"] == 0.0
     assert first.updates[1]["reference_kl"] != 0.0
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def test_c18_a_run_goes_on_past_some_errors_and_stops_at_many(tmp_path: Path, given_model: dict[str, Any]) -> None:
