@@ -256,6 +256,14 @@ def test_the_number_of_steps_is_constant_whatever_the_data(errors: Any) -> None:
     assert all(p.isfinite().all() for p in learner.model.parameters())
 
 
+def test_more_minibatches_than_turns_still_count_as_steps() -> None:
+    """As on one of many processes, whose share of a batch may be smaller than the number of minibatches."""
+    batch, learner = TurnBatch.from_turns(random_turns(6)[4:6]), make_learner(algorithm={"minibatches": 4})
+    metrics = learner.update(batch, learner.targets(batch)[0], 0)
+    assert learner.policy_steps == 4
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
 def test_a_turn_that_broke_enters_no_loss_and_no_count() -> None:
     """The gradient and the metrics are those of the batch without it, whatever its prompt."""
     turns = random_turns(7, errors=[4])
