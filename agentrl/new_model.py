@@ -113,7 +113,7 @@ def new_model(
     """
     _check_heads(shape)
     # Matrices that keep the scale of what they multiply, and logits of unit variance. Qwen2's own 0.02 is made for
-    # hidden sizes of thousands: at 64 its layers start near zero, and imitating a player took four times the steps.
+    # hidden sizes of thousands: at 64 its layers start near zero, and imitating a player took three times the steps.
     initializer_range = shape.hidden_size**-0.5
     tokenizer = source if isinstance(source, Qwen2Tokenizer) else train_tokenizer(source, shape.vocab_size)
     config = Qwen2Config(
