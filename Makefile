@@ -1,4 +1,5 @@
 # Two commands do everything: `make quickstart` and `make test`. Both make their own .venv first.
+# `--resume`: a second `make quickstart` goes on with the first one, wherever that was stopped.
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(p) -c 'import sys; sys.version_info >= (3, 11) and print(sys.executable)' 2>/dev/null)))
@@ -11,7 +12,7 @@ TEST_ENV = OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 .PHONY: quickstart test test-all lint clean
 
 quickstart: .venv/installed
-	.venv/bin/agentrl train experiments/quickstart.yaml
+	.venv/bin/agentrl train experiments/quickstart.yaml --resume
 
 test: lint
 	$(TEST_ENV) .venv/bin/python -m pytest -q -m "not slow"

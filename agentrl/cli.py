@@ -115,9 +115,7 @@ def train(
     if trainer.is_main:
         print(f"Report: {trainer.run_dir / 'report.html'}")
         if results["interrupted"]:
-            print(f"Interrupted. To go on: agentrl train {trainer.run_dir / 'config.yaml'} --resume")
-    if results["interrupted"]:
-        raise typer.Exit(130)
+            print(f"Interrupted, and saved. To go on: agentrl train {trainer.run_dir / 'config.yaml'} --resume")
 
 
 @app.command(

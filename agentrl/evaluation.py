@@ -23,9 +23,9 @@ class MakeSlot(Protocol):
 
 def evaluate(
     agent: Agent,
-    make_slot: MakeSlot,
-    numbers: Sequence[int],
-    num_envs: int,
+    games: MakeSlot,
+    numbers: Sequence[int] = range(64),
+    num_envs: int = 64,
     on_episode: Callable[[Episode], None] = lambda episode: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Episode]:
@@ -49,7 +49,7 @@ def evaluate(
     def refill() -> None:
         while waiting and len(active) < num_envs:
             number = waiting.pop()
-            slot = make_slot(number, partial(_one_episode, number), evaluation=True)
+            slot = games(number, partial(_one_episode, number), evaluation=True)
             if slot.next_episode():
                 active.append(slot)
             else:
