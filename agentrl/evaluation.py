@@ -9,6 +9,7 @@ import numpy as np
 from agentrl.agents import Agent
 from agentrl.collector import Interrupted, play_round
 from agentrl.episode import Episode, GameSlot
+from agentrl.ranks import Ranks
 from agentrl.seeding import held_out_seed
 from agentrl.statistics import bootstrap_mean, wilson
 
@@ -69,6 +70,32 @@ def evaluate(
         for slot in active:
             slot.close()
     return [finished[number] for number in numbers]
+
+
+def evaluate_shared(
+    ranks: Ranks,
+    agent: Agent,
+    make_slot: MakeSlot,
+    episodes: int,
+    num_envs: int,
+    on_episode: Callable[[Episode], None] = lambda episode: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Episode]:
+    """Held-out episodes 0..`episodes` - 1, every process playing its share; each gets them all.
+
+    Raises:
+        Interrupted: on every process, once all have ended, if `stop` returned True on any.
+    """
+    share: list[Episode] | None
+    try:
+        share = evaluate(agent, make_slot, range(ranks.index, episodes, ranks.count), num_envs, on_episode, stop)
+    except Interrupted:
+        share = None
+    # Shares have different numbers of rounds: only here, where each comes once, may the processes wait for each other.
+    shares = ranks.gather([share])
+    if None in shares:
+        raise Interrupted
+    return sorted((episode for share in shares for episode in share or ()), key=lambda episode: episode.seed)
 
 
 def _one_episode(number: int, episode: int) -> int | None:

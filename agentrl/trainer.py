@@ -27,9 +27,9 @@ from agentrl.collected_metrics import collected_metrics
 from agentrl.collector import Collector, Interrupted
 from agentrl.config import Config
 from agentrl.configfile import dump_config
-from agentrl.episode import Episode, GameSlot, SlotState
+from agentrl.episode import GameSlot, SlotState
 from agentrl.errors import UserError
-from agentrl.evaluation import evaluate, summarise
+from agentrl.evaluation import evaluate_shared, summarise
 from agentrl.imitation import require_player, warm_start
 from agentrl.learner import Learner
 from agentrl.policy import ActorCritic, load_lm, save_policy
@@ -123,9 +123,11 @@ class Trainer:
         Raises:
             RunStopped: more than `max_error_rate` of a batch's turns broke.
             GameBroken: a game could not be reset.
+            UserError: the run's folder cannot be written.
         """
         finished = False
         with self._signals():
+            self._open_folder()
             try:
                 self._begin()
                 self._train()
@@ -195,25 +197,16 @@ class Trainer:
         config = self.config
         if not config.evaluation.episodes or name in self.progress.evaluations:
             return
-        numbers = range(self.ranks.index, config.evaluation.episodes, self.ranks.count)
-        with track(len(numbers), f"evaluating {name}", "episodes") as bar:
-            played: list[Episode] | None
-            try:
-                played = evaluate(
-                    agent,
-                    self.parts.games,
-                    numbers,
-                    config.evaluation.num_envs,
-                    on_episode=lambda episode: bar.advance(),
-                    stop=lambda: self._stop_asked,
-                )
-            except Interrupted:
-                played = None
-        # The processes play rounds of different number: they speak to each other once, when all have ended.
-        everybody = self.ranks.gather([played])
-        if None in everybody:
-            raise Interrupted
-        episodes = sorted((episode for part in everybody for episode in part or ()), key=lambda e: e.seed)
+        with track(-(-config.evaluation.episodes // self.ranks.count), f"evaluating {name}", "episodes") as bar:
+            episodes = evaluate_shared(
+                self.ranks,
+                agent,
+                self.parts.games,
+                config.evaluation.episodes,
+                config.evaluation.num_envs,
+                on_episode=lambda episode: bar.advance(),
+                stop=lambda: self._stop_asked,
+            )
         results = {config.game.id: summarise(episodes)}
         self.progress.evaluations[name] = results
         if self.is_main:
@@ -231,13 +224,18 @@ class Trainer:
             checkpoint.save(self.run_dir, self.learner, self.parts.tokenizer, self.progress, games, keep)
             self._saved = self.update
 
+    def _open_folder(self) -> None:
+        if self.is_main:
+            try:
+                self.run_dir.mkdir(parents=True, exist_ok=True)
+                write_text(self.run_dir / "config.yaml", dump_config(self.config))
+            except OSError as error:
+                raise UserError(f"output_dir = {self.config.output_dir}: cannot be written: {error}") from error
+
     def _begin(self) -> None:
         """Restore the games of a checkpoint; or play the first evaluations, with the warm start between them."""
         config, agent = self.config, self.parts.agent("sample")
         initial = self.run_dir / "initial"
-        if self.is_main:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
-            write_text(self.run_dir / "config.yaml", dump_config(config))
         self._tell("on_start")
         if self._games is not None:
             self._keep_reference(initial if initial.exists() else config.model.path)

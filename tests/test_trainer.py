@@ -375,6 +375,12 @@ def test_a_mistake_shows_before_anything_is_written(tmp_path: Path, sections: di
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"output_dir = .*file: cannot be written"):
+        Trainer(recipe(tmp_path / "file", evaluation={"episodes": 0})).fit()
+
+
 def test_the_players_replies_must_fit_the_engine(tmp_path: Path) -> None:
     sections: dict[str, Any] = {"imitation": {"episodes": 2}, "engine": {"max_reply_tokens": 1}}
     config = recipe(tmp_path, evaluation={"episodes": 0}, **sections)
