@@ -1,7 +1,7 @@
 """agentrl: train and benchmark LLM agents on text games that last hundreds of turns.
 
-    from agentrl import Trainer, load_config
-    results = Trainer(load_config("experiments/quickstart.yaml")).fit()
+from agentrl import Trainer, load_config
+results = Trainer(load_config("experiments/quickstart.yaml")).fit()
 """
 
 from importlib import import_module

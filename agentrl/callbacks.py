@@ -45,4 +45,4 @@ class Callback:
         """Held-out episodes were played; `results` is {task: figures}, `name` is before, after, random, ..."""
 
     def on_end(self, trainer: TrainerView) -> None:
-        """After the last update, and after results.json was written."""
+        """After results.json was written: when the run is finished, was interrupted, or gave up."""

@@ -78,8 +78,11 @@ def save(
         (temporary / "state.json").write_text(json.dumps(state))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        for path in [*temporary.iterdir(), temporary]:
+        for path in temporary.iterdir():
+            # safetensors makes files for their owner alone; colleagues on a cluster want to read them.
+            path.chmod(temporary.stat().st_mode & 0o666)
             _fsync(path)
+        _fsync(temporary)
         temporary.rename(final)
         _fsync(folder)
         for old in checkpoints(run_dir)[:-keep]:

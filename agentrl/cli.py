@@ -115,7 +115,8 @@ def train(
     if trainer.is_main:
         print(f"Report: {trainer.run_dir / 'report.html'}")
         if results["interrupted"]:
-            print(f"Interrupted, and saved. To go on: agentrl train {trainer.run_dir / 'config.yaml'} --resume")
+            recipe = trainer.run_dir / "config.yaml"
+            print(f"Interrupted after {results['updates']} updates. To go on: agentrl train {recipe} --resume")
 
 
 @app.command(

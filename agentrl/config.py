@@ -46,7 +46,9 @@ class ModelConfig(Section):
     path: str | None = Field(default=None, description="Hugging Face name or folder; none: a new small model (`new`)")
     new: NewModelConfig = Field(default=NewModelConfig(), description="shape of the new model, used if path is none")
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="dtype of the stored weights")
-    precision: Literal["no", "bf16"] = Field(default="no", description="Accelerate's autocast; the value head stays fp32")
+    precision: Literal["no", "bf16"] = Field(
+        default="no", description="Accelerate's autocast; the value head stays fp32"
+    )
     attention: Literal["eager", "sdpa", "flash_attention_2"] = "sdpa"
     critic: Literal["value_head", "separate"] = Field(
         default="value_head", description="value head on the policy's trunk, or a second model of its own"
@@ -111,7 +113,7 @@ class AlgorithmConfig(Section):
     kl_kind: Literal["reward", "loss"] = Field(default="reward", description="k1 inside the reward, or k3 as a loss")
     whiten_advantages: bool = True
     format_penalty: Rate = Field(default=0.1, description="subtracted from the reward of a turn without a legal action")
-    is_correction_cap: Annotated[float, Field(gt=0)] | None = Field(
+    is_correction_cap: Annotated[float, Field(ge=1)] | None = Field(
         default=None, description="cap of truncated importance weights, trainer over sampler; none: off"
     )
 

@@ -155,6 +155,8 @@ class GameSlot:
             self.close()
             return turn, self._broken(turn, f"game: {_name(error)}")
         turn.terminated, turn.truncated = answer.terminated, answer.truncated
+        if self.turn >= self.game.max_turns and not turn.terminated:
+            turn.truncated = True  # a game may forget its own limit; no episode is endless
         turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
         if turn.truncated and not turn.terminated:
             turn.next_prompt_ids = self.prompt.ids

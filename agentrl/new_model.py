@@ -68,6 +68,10 @@ def game_texts(game_id: str, options: Mapping[str, Any], episodes: int, seed: in
                 observation, _, terminated, truncated, info = env.step(names[choice])
                 if terminated or truncated:
                     break
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"game.id = {game_id}: the game broke while its text was read: {error!r}") from error
     finally:
         env.close()
     return texts

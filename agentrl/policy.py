@@ -165,6 +165,7 @@ def load_lm(path: str, config: ModelConfig) -> PreTrainedModel:
             f"{min(report['missing_keys'])} for one; they would be random"
         )
     _check_head(lm)
+    _switch_off_dropout(lm)
     if config.gradient_checkpointing:
         # transformers 5.24 renamed the method; the old name goes in 6.
         enable = getattr(lm, "activation_checkpointing_enable", lm.gradient_checkpointing_enable)
@@ -215,6 +216,15 @@ def load_values(model: ActorCritic, directory: Path) -> None:
     with torch.no_grad():
         for name, parameter in own.items():
             parameter.copy_(stored[name])
+
+
+def _switch_off_dropout(lm: PreTrainedModel) -> None:
+    """A policy that drops units would be trained on other logprobs than it was sampled with."""
+    for module in lm.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.0
 
 
 def _check_head(lm: PreTrainedModel) -> None:

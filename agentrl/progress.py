@@ -5,6 +5,7 @@
 
 import atexit
 import math
+import os
 import sys
 import time
 from collections import deque
@@ -86,6 +87,16 @@ class _PlainLines(Tracked):
             self._print()
 
 
+class _Silent(Tracked):
+    """For the processes of a run that are not its first: one display is enough."""
+
+    def _show(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class _Bar(Tracked):
     """For a terminal: one row of a live display."""
 
@@ -114,6 +125,9 @@ def track(total: int, description: str, unit: str = "", completed: int = 0) -> I
     `unit` shows a rate; `completed` is where a resumed loop starts.
     """
     global _live
+    if os.environ.get("RANK", "0") != "0":
+        yield _Silent(total, description, unit, completed)
+        return
     if not sys.stdout.isatty():
         plain = _PlainLines(total, description, unit, completed)
         try:

@@ -6,11 +6,24 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import gather_object
 from numpy.typing import NDArray
 
+from agentrl.config import Config
+
 Array = NDArray[np.float64]
 T = TypeVar("T")
+
+
+def make_accelerator(config: Config) -> Accelerator:
+    """Device and precision of a run, with torch's threads set."""
+    if config.torch_threads:
+        torch.set_num_threads(config.torch_threads)
+    # Accelerate fixes a process's precision once; here each run has its own.
+    AcceleratorState._reset_state()
+    # Without being told cpu, it makes of torchrun's processes on CPUs as many runs that do not know each other.
+    return Accelerator(cpu=not torch.accelerator.is_available(), mixed_precision=config.model.precision)
 
 
 class Ranks:

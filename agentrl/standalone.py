@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import torch
-from accelerate import Accelerator
-
 from agentrl.assembly import Parts, assemble
 from agentrl.config import Config
 from agentrl.errors import UserError
@@ -13,6 +10,7 @@ from agentrl.evaluation import evaluate, summarise
 from agentrl.imitation import warm_start
 from agentrl.policy import save_policy
 from agentrl.progress import track
+from agentrl.ranks import make_accelerator
 from agentrl.results import machine, versions
 
 
@@ -56,9 +54,7 @@ def imitate_player(config: Config, out: Path) -> dict[str, Any]:
 
 
 def _parts(config: Config, path: str | Path | None) -> Parts:
-    if config.torch_threads:
-        torch.set_num_threads(config.torch_threads)
-    accelerator = Accelerator(mixed_precision=config.model.precision)
+    accelerator = make_accelerator(config)
     return assemble(config, path, accelerator.device, accelerator.autocast)
 
 

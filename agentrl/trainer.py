@@ -13,9 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 
 from agentrl import checkpoint
@@ -34,7 +31,7 @@ from agentrl.imitation import require_player, warm_start
 from agentrl.learner import Learner
 from agentrl.policy import ActorCritic, load_lm, save_policy
 from agentrl.progress import RichProgress, track
-from agentrl.ranks import Ranks
+from agentrl.ranks import Ranks, make_accelerator
 from agentrl.records import Turn, TurnBatch
 from agentrl.report import ReportWriter
 from agentrl.results import machine, versions, write_json, write_text
@@ -76,17 +73,9 @@ class Trainer:
             raise UserError(
                 f"{self.run_dir} holds a run already: add --resume, give another --name, or remove the folder"
             )
-        if config.torch_threads:
-            torch.set_num_threads(config.torch_threads)
         # No draw of ours hangs on the global generators; a game or memory of one's own may use them.
         set_seed(config.seed)
-        # Accelerate fixes a process's precision once; here each run has its own.
-        AcceleratorState._reset_state()
-        self.accelerator = Accelerator(
-            # Without being told so, it makes of torchrun's processes on CPUs as many runs that do not know each other.
-            cpu=not torch.accelerator.is_available(),
-            mixed_precision=config.model.precision,
-        )
+        self.accelerator = make_accelerator(config)
         self.ranks = Ranks(self.accelerator)
         self.is_main = self.ranks.index == 0
         if config.batch.num_envs % self.ranks.count:

@@ -89,7 +89,9 @@ def main() -> None:
     for row, figures in table.items():
         low, high = figures["success_ci95"]
         each = " ".join(f"{x:.3f}" for x in figures["each"])
-        print(f"{row:13} success {figures['success']:.3f} [{low:.3f}, {high:.3f}]  seeds {each}  n={figures['episodes']}")
+        print(
+            f"{row:13} success {figures['success']:.3f} [{low:.3f}, {high:.3f}]  seeds {each}  n={figures['episodes']}"
+        )
     print("CPU seconds of training:", " ".join(f"{run['cpu_seconds']:.0f}" for run in runs))
     if options.figure:
         draw(runs, options.seeds, Path(options.recipe).stem, options.figure)

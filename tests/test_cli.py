@@ -111,7 +111,7 @@ class FakeTrainer:
 
     def fit(self):
         self.fitted += 1
-        return {"interrupted": self.interrupted}
+        return {"interrupted": self.interrupted, "updates": 3}
 
 
 def test_train(run, behind):
