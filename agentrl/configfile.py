@@ -5,6 +5,7 @@ import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -80,6 +81,23 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 def dump_config(config: Config) -> str:
     """The whole config as YAML; `load_config` reads the same one back."""
     return dump_yaml(_plain(config.model_dump()))
+
+
+def require_same_run(config: Config, stored: Path) -> None:
+    """Raise UserError if the config of a run to be resumed, stored at `stored`, has another seed, game or model.
+
+    Its weights and figures would pass for those of what is asked for now. Other fields may change between two parts
+    of a run.
+    """
+    before = load_config(stored)
+    for name in ("seed", "game.id", "game.options", "model.path", "model.new"):
+        asked, begun = (attrgetter(name)(either) for either in (config, before))
+        if asked != begun:
+            asked, begun = (_plain(x.model_dump()) if isinstance(x, Section) else x for x in (asked, begun))
+            raise UserError(
+                f"{name} = {_shown(asked)}: the run in {stored.parent} was begun with {_shown(begun)}; "
+                f"keep that, or give another --name"
+            )
 
 
 def describe(config: Config) -> str:

@@ -23,7 +23,7 @@ from agentrl.checkpoint import Progress
 from agentrl.collected_metrics import collected_metrics
 from agentrl.collector import Collector, Interrupted
 from agentrl.config import Config
-from agentrl.configfile import dump_config
+from agentrl.configfile import dump_config, require_same_run
 from agentrl.episode import GameSlot, SlotState
 from agentrl.errors import UserError
 from agentrl.evaluation import evaluate_shared, summarise
@@ -63,7 +63,8 @@ class Trainer:
         callbacks: called after the built-in ones (progress, metrics, trackers, turns, checkpoints, report).
 
     Raises:
-        UserError: the run's folder is in use and `resume` is not set, or model or game cannot be made.
+        UserError: the run's folder is in use and `resume` is not set, or holds a run of another game, model or seed;
+            model or game cannot be made.
     """
 
     def __init__(self, config: Config, resume: bool = False, callbacks: Sequence[Callback] = ()) -> None:
@@ -73,6 +74,8 @@ class Trainer:
             raise UserError(
                 f"{self.run_dir} holds a run already: add --resume, give another --name, or remove the folder"
             )
+        if resume and (self.run_dir / "config.yaml").exists():
+            require_same_run(config, self.run_dir / "config.yaml")
         # No draw of ours hangs on the global generators; a game or memory of one's own may use them.
         set_seed(config.seed)
         self.accelerator = make_accelerator(config)

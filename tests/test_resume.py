@@ -14,6 +14,7 @@ from test_trainer import Diary
 from agentrl.callbacks import Callback
 from agentrl.checkpoint import checkpoints
 from agentrl.config import Config
+from agentrl.errors import UserError
 from agentrl.learner import Learner
 from agentrl.new_model import create
 from agentrl.trainer import Trainer
@@ -237,6 +238,25 @@ def test_a_resumed_game_of_chance_is_said_once(tmp_path: Path, capsys: pytest.Ca
 def test_resuming_what_never_began_begins_it(tmp_path: Path) -> None:
     results = Trainer(recipe(tmp_path, evaluation={"episodes": 0}, batch={"updates": 1}), resume=True).fit()
     assert results["updates"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 7}, "seed = 7: the run in .*/run was begun with 0; keep that, or give another --name"),
+        ({"game": {"options": {"turns": 9}}}, r'game.options = {"turns": 9}: the run in .* was begun with {}'),
+        ({"model": {"path": "elsewhere"}}, 'model.path = "elsewhere": the run in .* was begun with null'),
+        ({"model": {"new": {"layers": 3}}}, r'model.new = {"hidden_size": .*: the run in .* was begun with {"hidden_'),
+    ],
+)
+def test_another_game_model_or_seed_is_not_resumed(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    """One folder for several runs: their weights and figures must not be taken for each other's."""
+    config = recipe(tmp_path, evaluation={"episodes": 0}, batch={"updates": 1})
+    Trainer(config).fit()
+    with pytest.raises(UserError, match=message):
+        Trainer(recipe(tmp_path, evaluation={"episodes": 0}, batch={"updates": 1}, **change), resume=True)
+    longer = recipe(tmp_path, evaluation={"episodes": 0}, batch={"updates": 2}, optimizer={"lr": 1e-5})
+    assert Trainer(longer, resume=True).fit()["updates"] == 2
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, model: dict[str, Any]) -> None:
