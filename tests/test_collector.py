@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from games import WORDS, Player, make_slot, reply, right
+from games import WORDS, Player, make_slot, reply, right, tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +84,14 @@ def test_c11_the_batch_cut_bootstraps_from_the_next_batchs_first_prompt() -> Non
     for i in range(2):
         assert first.turns[3 * i + 2].next_prompt_ids == second.turns[3 * i].prompt_ids
         assert [turn.turn for turn in second.turns[3 * i : 3 * i + 3]] == [3, 4, 5]
+
+
+def test_c11_a_time_limit_inside_a_batch_bootstraps_from_the_final_scene_not_from_the_next_episodes() -> None:
+    turns = collector(2, options={"turns": 2, "ending": "truncated"}).collect(5).turns
+    assert [turn.truncated for turn in turns] == [False, True, False, True, False] * 2
+    for turn in filter(lambda turn: turn.truncated, turns):
+        assert "Turn 2." in tokenizer().decode(turn.next_prompt_ids)
+        assert "Turn 0." not in tokenizer().decode(turn.next_prompt_ids)
 
 
 def test_episodes_are_reported_in_the_batch_they_end_in() -> None:
