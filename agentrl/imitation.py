@@ -1,7 +1,7 @@
 """Supervised warm start: the model learns to answer as the game's scripted player does.
 
-Prompts and replies are built as in reinforcement learning, over the same legal sets, so that what is learned is what is
-sampled from afterwards.
+Prompts and replies are built as in reinforcement learning, over the same legal sets and at the same temperature: what
+is learned is what is sampled from afterwards.
 """
 
 from collections.abc import Callable
@@ -146,7 +146,7 @@ def imitate(
             for part in micro_batches(which, lengths_N, config.optimizer.micro_batch_turns):
                 rows, _ = turn_rows(batch, part)
                 with autocast():
-                    logprobs_C, _, _ = model(rows.to(model.lm.device), 1.0, values=False)
+                    logprobs_C, _, _ = model(rows.to(model.lm.device), config.engine.temperature, values=False)
                 loss = -logprobs_C.sum() / total
                 loss.backward()
                 loss_sum += float(loss.detach())

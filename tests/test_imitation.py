@@ -41,15 +41,17 @@ def shown(count: int = 24) -> list[Turn]:
     return turns
 
 
-def mean_loss(model: ActorCritic, turns: list[Turn]) -> float:
-    """Over tokens with a choice, at temperature 1."""
+def mean_loss(model: ActorCritic, turns: list[Turn], temperature: float = 1.0) -> float:
+    """Over tokens with a choice."""
     return -float(
         np.mean(
             [
                 logprob
                 for t in turns
                 for logprob, ids in zip(
-                    naive_logprobs(model.lm, t.prompt_ids, t.reply_ids, t.reply_legal, 1.0), t.reply_legal, strict=True
+                    naive_logprobs(model.lm, t.prompt_ids, t.reply_ids, t.reply_legal, temperature),
+                    t.reply_legal,
+                    strict=True,
                 )
                 if len(ids) != 1
             ]
@@ -78,6 +80,14 @@ def test_the_first_loss_is_the_mean_over_tokens_with_a_choice() -> None:
     losses: list[float] = []
     imitate(model, turns, config(epochs=1, batch_turns=100), losses.append)
     assert losses == pytest.approx([mean_loss(tiny_model(), [turn for turn in turns if not turn.error])], rel=1e-5)
+
+
+def test_c05_what_is_learnt_is_the_distribution_at_the_sampling_temperature() -> None:
+    turns, losses = shown(), []
+    warm = tiny_config(imitation={"episodes": 1, "epochs": 1, "batch_turns": 100}, engine={"temperature": 2.0})
+    imitate(tiny_model(), turns, warm, losses.append)
+    assert losses == pytest.approx([mean_loss(tiny_model(), turns, 2.0)], rel=1e-5)
+    assert losses != pytest.approx([mean_loss(tiny_model(), turns)], rel=1e-2)
 
 
 def test_where_all_is_forced_nothing_is_learnt() -> None:
