@@ -50,7 +50,7 @@ class Learner:
         self.config = config
         self.accelerator = accelerator
         self.ranks = Ranks(accelerator)
-        self.model = self.raw_model = model
+        self.model = model
         self.ranks.broadcast(model.parameters())
         self.policy_parameters = [p for _, p in model.policy_parameters()]
         self.value_parameters = [p for _, p in model.value_parameters()]
