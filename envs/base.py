@@ -22,6 +22,9 @@ class Observation(dict[str, str]):
 
     def __init__(self, scene: str, status: str = "") -> None:
         super().__init__(scene=scene, status=status)
+        for name, text in self.items():
+            if not isinstance(text, str):
+                raise TypeError(f"Observation.{name} is a {type(text).__name__}: it must be text")
 
     @property
     def scene(self) -> str:

@@ -73,12 +73,14 @@ def make(game_id: str, **options: Any) -> TextEnv:
         options: the game's own, e.g. `reward="binary"`.
 
     Raises:
-        GameError: unknown name, task or option, or a value that the option does not take.
+        GameError: unknown name, task or option, or a value that the option does not take; the game lacks what every
+            game has.
     """
     spec, task = _resolve(game_id, options)
     game = spec.make(task, **options)
     if not isinstance(game, TextEnv):
         raise GameError(f"game.id = {game_id!r}: its maker returned a {type(game).__name__}, not a TextEnv")
+    _check_attributes(game_id, game)
     return game
 
 
@@ -99,6 +101,20 @@ def _resolve(game_id: str, options: dict[str, Any]) -> tuple[GameSpec, str]:
         raise unknown("game.id", game_id, f"{name} has no such task", [f"{name}/{task}" for task in spec.tasks])
     _check_options(spec, options)
     return spec, task
+
+
+def _check_attributes(game_id: str, game: TextEnv) -> None:
+    """What the rest relies on turn by turn is looked at once, here."""
+    actions, default, limit = (getattr(game, name, None) for name in ("actions", "default_action", "max_turns"))
+    if actions is not None and not (isinstance(actions, dict) and all(isinstance(name, str) for name in actions)):
+        problem = f"actions = {actions!r}: must be names with their help, or None for free text"
+    elif not isinstance(default, str) or (actions and default not in actions):
+        problem = f"default_action = {default!r}: must be one of its actions"
+    elif not isinstance(limit, int) or limit < 1:
+        problem = f"max_turns = {limit!r}: must be a whole number from 1"
+    else:
+        return
+    raise GameError(f"game.id = {game_id!r}: {type(game).__name__}.{problem}")
 
 
 def _find(name: str) -> GameSpec:

@@ -156,3 +156,30 @@ def test_a_spec_that_cannot_be_named_is_refused(name, tasks):
 def test_a_game_error_is_a_users_mistake():
     assert issubclass(GameError, UserError)
     assert issubclass(GameError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "remedy"),
+    [
+        ("actions", ["left", "right"], "names with their help"),
+        ("actions", {1: "left"}, "names with their help"),
+        ("default_action", None, "one of its actions"),
+        ("default_action", "rigth", "one of its actions"),
+        ("max_turns", None, "a whole number from 1"),
+        ("max_turns", 0, "a whole number from 1"),
+    ],
+)
+def test_a_game_without_what_every_game_has_is_told(attribute, value, remedy):
+    kept = {} if attribute == "actions" else {"actions": {"hello": "a greeting"}}
+    envs.register(GameSpec("lacking", "Lacks something.", lambda task: type("Lacking", (Echo,), kept)()))
+    assert envs.make("lacking").max_turns == 3
+    kept[attribute] = value
+    with pytest.raises(GameError, match=rf"game.id = 'lacking': Lacking\.{attribute} = .*: must be .*{remedy}"):
+        envs.make("lacking")
+
+
+@pytest.mark.parametrize("text", [5, None, b"a wall"])
+def test_an_observation_is_text(text):
+    for arguments in ((text,), ("a wall", text)):
+        with pytest.raises(TypeError, match="must be text"):
+            Observation(*arguments)
