@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Positive = Annotated[int, Field(gt=0)]
-NonNegative = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0, lt=2**32)]
+NonNegative = Annotated[int, Field(ge=0, lt=2**32)]  # what numpy takes for a seed
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Section(BaseModel):
@@ -75,7 +76,8 @@ class EngineConfig(Section):
     """How replies are sampled."""
 
     name: Literal["transformers"] = "transformers"
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    # Colder than that, logits leave the range of fp32.
+    temperature: Annotated[float, Field(ge=1e-3, allow_inf_nan=False)] = 1.0
     max_reply_tokens: Positive = 16
     constrain: Literal["none", "actions"] = Field(
         default="none", description="actions: only legal actions can be sampled (after ACTION: in styles that reason)"
@@ -134,8 +136,8 @@ class OptimizerConfig(Section):
     lr: Rate = Field(default=1e-6, description="learning rate of the policy")
     value_lr: Rate = Field(default=1e-5, description="learning rate of the value head or critic")
     weight_decay: Rate = 0.01
-    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
-    eps: Annotated[float, Field(gt=0)] = 1e-8
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-8
     warmup_steps: NonNegative = Field(default=0, description="optimizer steps over which the rates rise from 0")
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
@@ -181,9 +183,11 @@ class Config(Section):
     """One training run."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run's folder below output_dir")
-    output_dir: str = "runs"
+    output_dir: str = Field(default="runs", pattern=r"^[^\x00]+$", description="a path")
     seed: NonNegative = 0
-    torch_threads: NonNegative = Field(default=1, description="CPU threads of torch; 0: torch's own choice")
+    torch_threads: Annotated[int, Field(ge=0, le=1024)] = Field(
+        default=1, description="CPU threads of torch; 0: torch's own choice"
+    )
     max_error_rate: Fraction = Field(default=0.1, description="the run stops when more of a batch's turns broke")
     game: GameConfig
     model: ModelConfig = ModelConfig()

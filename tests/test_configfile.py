@@ -119,6 +119,15 @@ def test_an_override_does_not_reach_through_an_alias(recipe):
             ['algorithm.dual_clip = "none"', "a number or null", "write null for none"],
         ),
         ("algorithm:\n  dual_clip: 0.5\n", ["algorithm.dual_clip = 0.5", "greater than 1"]),
+        ("algorithm:\n  is_correction_cap: 0.9\n", ["algorithm.is_correction_cap = 0.9", "or equal to 1"]),
+        ("optimizer:\n  betas: [0.9, 1]\n", ["optimizer.betas.1 = 1", "less than 1"]),
+        ("optimizer:\n  eps: .inf\n", ["optimizer.eps = Infinity", "finite"]),
+        ("engine:\n  temperature: .inf\n", ["engine.temperature = Infinity", "finite"]),
+        ("engine:\n  temperature: 1e-300\n", ["engine.temperature = 1e-300", "or equal to 0.001"]),
+        ("seed: 4294967296\n", ["seed = 4294967296", "less than 4294967296"]),
+        ("prompt:\n  history: 100000000000000000000\n", ["prompt.history = 1000", "less than"]),
+        ("torch_threads: 100000\n", ["torch_threads = 100000", "1024"]),
+        ('output_dir: "a\\0b"\n', ["output_dir = ", "text of the form"]),
         ("prompt:\n  keep: newest\n", ['prompt.keep = "newest"', "newest:K"]),
         ("tracking:\n  backends: wandb\n", ['tracking.backends = "wandb"', "a list"]),
         ("tracking:\n  backends: [wandbb]\n", ['tracking.backends.0 = "wandbb"', "did you mean wandb?"]),
@@ -270,7 +279,7 @@ def test_dumped_text_stays_text_for_plain_pyyaml(text):
     assert yaml.safe_load(dump_yaml([text])) == [text]
 
 
-@given(options=st.dictionaries(st.text(), plain, max_size=3), lr=st.floats(0, 1e3), seed=st.integers(0, 2**64))
+@given(options=st.dictionaries(st.text(), plain, max_size=3), lr=st.floats(0, 1e3), seed=st.integers(0, 2**32 - 1))
 def test_config_round_trip(options, lr, seed):
     config = Config(name="test", game={"id": "x", "options": options}, optimizer={"lr": lr}, seed=seed)
     assert make_config(load_yaml(dump_config(config))) == config
