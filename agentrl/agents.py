@@ -6,7 +6,7 @@ from typing import Protocol
 from agentrl.engines.base import Engine, Reply, Request, Sampling
 from agentrl.envs import ScriptedPlayer, TextEnv
 from agentrl.episode import GameSlot
-from agentrl.errors import UserError
+from agentrl.errors import UserError, in_short
 from agentrl.seeding import key, uniforms
 
 
@@ -61,7 +61,15 @@ class ScriptedAgent:
         self._players: dict[int, tuple[TextEnv, int, ScriptedPlayer]] = {}
 
     def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
-        return [Reply(slot.prompter.reply_for(self._player(slot)())) for slot in slots]
+        return [Reply(slot.prompter.reply_for(self._action(slot))) for slot in slots]
+
+    def _action(self, slot: GameSlot) -> str:
+        try:
+            return self._player(slot)()
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"game.id = {slot.game_id}: its scripted player broke: {in_short(error)}") from error
 
     def _player(self, slot: GameSlot) -> ScriptedPlayer:
         game, episode, player = self._players.get(slot.index, (None, -1, None))

@@ -17,7 +17,7 @@ from agentrl.constrain import ActionConstraint
 from agentrl.engines.base import Sampling
 from agentrl.engines.transformers import TransformersEngine
 from agentrl.episode import GameSlot
-from agentrl.errors import UserError
+from agentrl.errors import UserError, in_short
 from agentrl.memory import make_memory
 from agentrl.new_model import game_texts, new_model
 from agentrl.policy import ActorCritic, load_critic, load_lm, load_tokenizer
@@ -41,7 +41,12 @@ class Games:
         self.config = config
         self.prompter = prompter
         slot = self(0, lambda episode: None, evaluation=False)
-        self.free_text = slot.game.actions is None
+        try:
+            self.free_text = slot.game.actions is None
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"game.id = {config.game.id}: cannot be made: {in_short(error)}") from error
         slot.close()
 
     def __call__(self, index: int, seeds: Callable[[int], int | None], *, evaluation: bool) -> GameSlot:

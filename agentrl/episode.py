@@ -4,24 +4,24 @@ The slot owns the reset: a final observation reaches the bootstrap before the ne
 or answers what no game may answer, is closed and replaced; the turn keeps its place, marked with the error.
 """
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any, SupportsFloat, TypedDict
 from zlib import crc32
 
 from agentrl.engines.base import Reply
 from agentrl.envs import TextEnv
-from agentrl.errors import UserError, one_line
+from agentrl.errors import UserError, in_short
 from agentrl.memory import Memory, PastTurn
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
 from agentrl.records import Turn
 
 RESET_TRIES = 3
+
+LARGEST = 1e38
+"""Rewards beyond it are errors: training computes in single precision."""
 
 
 class GameBroken(UserError):
@@ -130,12 +130,12 @@ class GameSlot:
             except UserError:
                 raise
             except Exception as error:
-                failure = error
-                self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {_name(error)}"))
+                failure, reason = error, in_short(error, __file__)
+                self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {reason}"))
                 self.close()
             else:
                 return True
-        raise GameBroken(f"{self.game_id} failed to reset {RESET_TRIES} times in a row: {_name(failure)}") from failure
+        raise GameBroken(f"{self.game_id} failed to reset {RESET_TRIES} times in a row: {reason}") from failure
 
     def play(self, reply: Reply) -> tuple[Turn, Episode | None]:
         """Play one turn. The next episode is not begun here: call `next_episode` when an `Episode` comes back."""
@@ -153,7 +153,7 @@ class GameSlot:
             raise
         except Exception as error:
             self.close()
-            return turn, self._broken(turn, f"game: {_name(error)}")
+            return turn, self._broken(turn, f"game: {in_short(error, __file__)}")
         turn.terminated, turn.truncated = answer.terminated, answer.truncated
         if self.turn >= self.game.max_turns and not turn.terminated:
             turn.truncated = True  # a game may forget its own limit; no episode is endless
@@ -224,11 +224,11 @@ class GameSlot:
         self.observation, reward, terminated, truncated, info = self.game.step(played["action"])
         success, progression = info.get("success"), info.get("progression")
         answer = _Answer(
-            reward=_finite("reward", reward),
+            reward=_number("reward", reward),
             terminated=bool(terminated),
             truncated=bool(truncated),
             success=None if success is None else bool(success),
-            progression=None if progression is None else _finite("progression", progression),
+            progression=None if progression is None else _number("progression", progression),
         )
         self.legal = self._legal(info)
         self.memory.add(PastTurn(scene, **played))
@@ -253,6 +253,8 @@ class GameSlot:
             return None
         if not names:
             raise ValueError("no action is legal")
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"legal_actions = {names!r}: a list of actions is expected")
         return tuple(names)
 
     def _build_prompt(self) -> None:
@@ -301,15 +303,8 @@ class GameSlot:
         return crc32(" ".join(map(str, self.prompt.ids)).encode())
 
 
-def _finite(name: str, number: SupportsFloat) -> float:
+def _number(name: str, number: SupportsFloat) -> float:
     value = float(number)
-    if not math.isfinite(value):
+    if not abs(value) < LARGEST:  # nor is NaN
         raise ValueError(f"{name} = {value}")
     return value
-
-
-def _name(error: Exception) -> str:
-    """The error in one short line, with the place in the game's code that raised it."""
-    place = extract_tb(error.__traceback__)[-1]
-    where = "" if place.filename == __file__ else f" ({Path(place.filename).name}:{place.lineno})"
-    return one_line(f"{type(error).__name__}: {error}")[:200] + where

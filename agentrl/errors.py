@@ -1,4 +1,7 @@
-"""The one exception that is the user's to repair."""
+"""The one exception that is the user's to repair, and how errors read in one line."""
+
+from pathlib import Path
+from traceback import extract_tb
 
 
 class UserError(ValueError):
@@ -15,3 +18,10 @@ class UserError(ValueError):
 def one_line(message: object) -> str:
     """The message as one line of printable characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(message)).split())
+
+
+def in_short(error: Exception, inside: str = "") -> str:
+    """The error in one short line, with the place that raised it, unless that is the file `inside`."""
+    place = extract_tb(error.__traceback__)[-1]
+    where = "" if place.filename == inside else f" ({Path(place.filename).name}:{place.lineno})"
+    return one_line(f"{type(error).__name__}: {error}")[:200] + where

@@ -6,6 +6,7 @@ makes most words of the game one token each.
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qw
 
 from agentrl import envs
 from agentrl.config import NewModelConfig, PromptConfig
-from agentrl.errors import UserError
+from agentrl.errors import UserError, in_short
 from agentrl.memory import PastTurn, WindowMemory
 from agentrl.prompting import Prompter
 from agentrl.seeding import key, training_seed, uniforms
@@ -47,33 +48,31 @@ def game_texts(game_id: str, options: Mapping[str, Any], episodes: int, seed: in
     Replies are many times as frequent here as in prompts, so that their words are the first to become single tokens. A
     game of free text (`actions` is None) is played by its default action.
     """
-    env = envs.make(game_id, **options)
     prompter = Prompter(PromptConfig(style=style), game_id, None)
     memory = WindowMemory(history=1, keep="whole")
     texts = [ROLES]
     try:
-        for episode in range(episodes):
-            observation, info = env.reset(seed=training_seed(seed, 0, episode))
-            memory.reset()
-            draws = uniforms(key("random_player", seed, episode), env.max_turns)
-            for draw in draws:
-                legal = info.get("legal_actions")
-                names = list(legal or env.actions or [env.default_action])
-                messages = prompter.messages(env, observation, memory, legal=legal)
-                replies = [prompter.reply_for(name) for name in names]
-                texts += [message["content"] for message in messages]
-                texts.append("\n".join(replies))
-                choice = int(draw * len(names))
-                memory.add(PastTurn(observation.scene, replies[choice], names[choice], valid=True))
-                observation, _, terminated, truncated, info = env.step(names[choice])
-                if terminated or truncated:
-                    break
+        with closing(envs.make(game_id, **options)) as env:
+            for episode in range(episodes):
+                observation, info = env.reset(seed=training_seed(seed, 0, episode))
+                memory.reset()
+                draws = uniforms(key("random_player", seed, episode), env.max_turns)
+                for draw in draws:
+                    legal = info.get("legal_actions")
+                    names = list(legal or env.actions or [env.default_action])
+                    messages = prompter.messages(env, observation, memory, legal=legal)
+                    replies = [prompter.reply_for(name) for name in names]
+                    texts += [message["content"] for message in messages]
+                    texts.append("\n".join(replies))
+                    choice = int(draw * len(names))
+                    memory.add(PastTurn(observation.scene, replies[choice], names[choice], valid=True))
+                    observation, _, terminated, truncated, info = env.step(names[choice])
+                    if terminated or truncated:
+                        break
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"game.id = {game_id}: the game broke while its text was read: {error!r}") from error
-    finally:
-        env.close()
+        raise UserError(f"game.id = {game_id}: the game broke while its text was read: {in_short(error)}") from error
     return texts
 
 
@@ -113,7 +112,7 @@ def new_model(
     The weights depend on `seed` and the shape alone; the global random state is left as it was.
 
     Raises:
-        UserError: the heads do not fit the hidden size.
+        UserError: the heads do not fit the hidden size, or the package of `attention` is not installed.
     """
     _check_heads(shape)
     # Matrices that keep the scale of what they multiply, and logits of unit variance. Qwen2's own 0.02 is made for
@@ -135,7 +134,10 @@ def new_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(key("model", seed))
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
+        try:
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
+        except ImportError as error:
+            raise UserError(f"model.attention = {attention}: {in_short(error)}") from error
     model.generation_config = GenerationConfig(eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id)
     return model.eval(), tokenizer
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from agentrl import envs
 from agentrl.config import PromptConfig
 from agentrl.envs import TextEnv
+from agentrl.errors import UserError, in_short
 from agentrl.memory import PastTurn, make_memory
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompter
@@ -27,11 +28,19 @@ def play(
     With `show_prompt` each turn shows the whole prompt; else the system message comes once, then the newest message.
 
     Raises:
-        UserError: unknown game, option or style.
+        UserError: unknown game, option or style; the game broke.
     """
+    try:
+        _play(game_id, options, random.randrange(2**31) if seed is None else seed, style, show_prompt, console)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"game.id = {game_id}: the game broke: {in_short(error)}") from error
+
+
+def _play(game_id: str, options: dict[str, Any], seed: int, style: str, show_prompt: bool, console: Console) -> None:
     config = PromptConfig(style=style)
     prompter, memory = Prompter(config, game_id, None), make_memory(config)
-    seed = random.randrange(2**31) if seed is None else seed
     with closing(envs.make(game_id, **options)) as game:
         observation, info = game.reset(seed=seed)
         memory.reset()
@@ -93,8 +102,9 @@ def _note(console: Console, text: str) -> None:
 
 
 def _summary(turns: int, total: float, info: dict[str, Any]) -> str:
-    success = {True: "success", False: "no success", None: "over"}[info.get("success")]
-    return f"{success} after {_turns(turns)}, return {total:g}, progression {info.get('progression', 0.0):.0%}."
+    success = info.get("success")
+    word = "over" if success is None else "success" if success else "no success"
+    return f"{word} after {_turns(turns)}, return {total:g}, progression {float(info.get('progression') or 0):.0%}."
 
 
 def _turns(count: int) -> str:

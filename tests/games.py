@@ -95,8 +95,11 @@ class Echo(TextEnv):
             info |= {"success": self._right == self._turn} if self._success else {}
         if self._broken("nan"):
             reward = float("nan")
-        if self._broken("legal"):
-            info["legal_actions"] = []
+        if self._broken("huge"):
+            reward = 1e308
+        for how, legal in {"legal": [], "legal text": "red", "legal numbers": [1, 2]}.items():
+            if self._broken(how):
+                info["legal_actions"] = legal
         if self._broken("progression"):
             info["progression"] = float("inf")
         observation = self._observation()
@@ -108,6 +111,8 @@ class Echo(TextEnv):
         return {}
 
     def scripted_player(self) -> ScriptedPlayer | None:
+        if self._breaks == "player":
+            return lambda: WORDS[99]
         return (lambda: self._word) if self._player else None
 
     def close(self) -> None:

@@ -77,6 +77,13 @@ def test_c10_terminated_at_the_time_limit_is_terminated() -> None:
     assert turns[-1].next_prompt_ids == []
 
 
+def test_a_game_that_forgets_its_time_limit_is_stopped_at_it() -> None:
+    turns, episode = play_out(begun(options={"ending": "never", "turns": 3}))
+    assert [(t.terminated, t.truncated) for t in turns] == [(False, False)] * 2 + [(False, True)]
+    assert turns[-1].next_prompt_ids
+    assert (episode.length, episode.success, episode.error) == (3, None, None)
+
+
 def test_the_next_episode_starts_with_an_empty_memory() -> None:
     slot = begun()
     play_out(slot)
@@ -169,7 +176,10 @@ def test_dropped_turns_are_counted() -> None:
 BREAKS = {
     "step": "game: RuntimeError: the table fell over and the chair (games.py:",
     "nan": "game: ValueError: reward = nan",
+    "huge": "game: ValueError: reward = 1e+308",
     "legal": "game: ValueError: no action is legal",
+    "legal text": "game: TypeError: legal_actions = 'red': a list of actions is expected",
+    "legal numbers": "game: TypeError: legal_actions = [1, 2]: a list of actions is expected",
     "facts": "game: KeyError: 'achievement' (games.py:",
     "observation": "game: AttributeError: 'str' object has no attribute 'scene'",
 }

@@ -322,6 +322,26 @@ def test_a_folder_that_cannot_be_made_is_one_line(corridor: list[Corridor], tmp_
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("method", ["__init__", "reset", "step"])
+def test_a_game_that_breaks_is_one_line(
+    corridor: list[Corridor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fall(self: Corridor, *arguments: Any, **options: Any) -> None:
+        raise RuntimeError("the lamp\nfell")
+
+    monkeypatch.setattr(Corridor, method, fall)
+    with pytest.raises(UserError, match=r"corridor: .*RuntimeError: the lamp fell \(test_new_model\.py:") as caught:
+        new_model.create(tmp_path / "model", "corridor", {}, SHAPE, episodes=1)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "model").exists()
+    assert all(game.closed for game in corridor)
+
+
+def test_an_attention_whose_package_is_missing_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"model\.attention = flash_attention_2: .*FlashAttention2"):
+        new_model.new_model(TEXTS, SHAPE, seed=0, attention="flash_attention_2")
+
+
 def test_unknown_game_is_the_registrys_error(tmp_path: Path) -> None:
     with pytest.raises(GameError, match="babyi"):
         new_model.create(tmp_path / "model", "babyi/goto", {}, SHAPE)

@@ -143,7 +143,7 @@ def test_a_games_text_is_shown_as_text(monkeypatch, hostile):
 
 def test_the_game_is_closed_when_it_breaks(monkeypatch, hostile):
     monkeypatch.setattr(Hostile, "step", lambda self, action: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(UserError, match=r"hostile: the game broke: ZeroDivisionError: division by zero \(test_play"):
         played(monkeypatch, ["anything"], game_id="hostile")
     assert Hostile.closed == 1
 
@@ -152,3 +152,9 @@ def test_the_game_is_closed_when_it_breaks(monkeypatch, hostile):
 def test_mistakes_are_the_users(monkeypatch, change):
     with pytest.raises(UserError):
         played(monkeypatch, ["q"], **change)
+
+
+def test_what_a_game_leaves_unsaid_at_its_end_is_no_mistake(monkeypatch, hostile):
+    info = {"success": "yes", "progression": None}
+    monkeypatch.setattr(Hostile, "step", lambda self, action: (Observation("end"), 0.0, True, False, info))
+    assert "success after 1 turn, return 0, progression 0%." in played(monkeypatch, ["anything"], game_id="hostile")
