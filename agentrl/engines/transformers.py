@@ -164,7 +164,7 @@ class TransformersEngine:
         """Draw one id a row by inverting the distribution function at the row's own uniform number.
 
         Raises:
-            FloatingPointError: a logprob is NaN.
+            UserError: a logprob is NaN.
         """
         logits_BV = self.lm.get_output_embeddings()(hidden_BH)
         allowed = [row.allowed for row in rows]
@@ -184,7 +184,10 @@ class TransformersEngine:
             chosen_B = chosen_B.clamp(max=logprobs_BV.shape[1] - 1)  # NaN sorts behind the last id
         chosen = logprobs_BV.gather(1, chosen_B[:, None])[:, 0].tolist()
         if not all(map(math.isfinite, chosen)):
-            raise FloatingPointError("the model's logits are not finite numbers: its weights have diverged")
+            raise UserError(
+                "the model's logits are not finite numbers: its weights have diverged; lower optimizer.lr, or see "
+                "metrics.jsonl for where it began"
+            )
         for row, token, logprob in zip(rows, chosen_B.tolist(), chosen, strict=True):
             row.take(token, logprob)
 
