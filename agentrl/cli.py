@@ -163,6 +163,8 @@ def evaluate(
     overrides += [f"--game.options.{name}={json.dumps(value)}" for name, value in game_options(option).items()]
     recipe = recipe or own_recipe
     config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
+    if out is not None:
+        _require_writable(out)
     with redirect_stdout(sys.stderr):
         from agentrl.standalone import evaluate_model
 
@@ -294,5 +296,13 @@ def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:
     text = json.dumps(figures, indent=2)
     print(text)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text + "\n")
+
+
+def _require_writable(out: Path) -> None:
+    """Before hours are spent on what goes there."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.open("a").close()
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written: {error.strerror}") from error

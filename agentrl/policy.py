@@ -177,7 +177,7 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
     """The tokenizer of a model; it must have a chat template.
 
     Raises:
-        UserError: there is none, or it has no chat template.
+        UserError: there is none, or it has no chat template or vocabulary.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trust_remote_code)
@@ -185,6 +185,8 @@ def load_tokenizer(path: str, trust_remote_code: bool = False) -> PreTrainedToke
         raise UserError(f"model.path = {path}: no tokenizer could be loaded ({_first_line(error)})") from error
     if tokenizer.chat_template is None:
         raise UserError(f"model.path = {path}: its tokenizer has no chat template; use an instruct model")
+    if not tokenizer.encode("a", add_special_tokens=False):  # transformers makes one without a word, of no files
+        raise UserError(f"model.path = {path}: its tokenizer knows no text; are tokenizer.json and the like there?")
     return cast(PreTrainedTokenizerBase, tokenizer)
 
 

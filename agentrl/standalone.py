@@ -38,15 +38,19 @@ def imitate_player(config: Config, out: Path) -> dict[str, Any]:
     """Fine-tune the config's model on `config.imitation.episodes` scripted episodes; save it at `out`, score it.
 
     Raises:
-        UserError: as `evaluate_model`; the folder is in use; the game has no scripted player, or none to learn from.
+        UserError: as `evaluate_model`; the folder is in use or cannot be written; the game has no scripted player, or
+            none to learn from.
     """
     if not config.imitation.episodes:
         raise UserError("imitation.episodes = 0: nothing to imitate; give --imitation.episodes=N")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UserError(f"{out} is in use: choose another folder with --out, or remove it")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}; choose another folder with --out") from error
     parts = _parts(config, config.model.path)
     figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
-    out.mkdir(parents=True, exist_ok=True)
     save_policy(parts.model, parts.tokenizer, out)
     if config.evaluation.episodes:
         figures[config.game.id] = _score(parts, greedy=False)

@@ -1,6 +1,7 @@
 """Checkpoints are whole or not there; what is missing or does not fit is one line, never a silent new start."""
 
 import json
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -185,3 +186,16 @@ def test_a_failure_to_write_leaves_no_checkpoint_of_that_name(run: Config, monke
 def test_nothing_in_a_checkpoint_is_pickled(run: Config) -> None:
     suffixes = {path.suffix for path in newest(run).iterdir()}
     assert suffixes == {".safetensors", ".json", ".jinja"}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_its_files_are_for_whom_the_folder_is(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        config = recipe(tmp_path, batch={"num_envs": 2, "turns_per_env": 2, "updates": 1}, evaluation={"episodes": 0})
+        Trainer(config).fit()
+    finally:
+        os.umask(before)
+    assert {file.name: file.stat().st_mode & 0o777 for file in newest(config).iterdir()} == {
+        file.name: 0o666 & ~umask for file in newest(config).iterdir()
+    }

@@ -173,6 +173,14 @@ def test_eval_of_a_run_without_checkpoint(run, tmp_path):
     assert_one_line(run("eval", "."), "no finished checkpoint")
 
 
+def test_eval_that_could_not_write_its_figures_is_not_begun(run, behind, tmp_path):
+    calls = behind("agentrl.standalone", "evaluate_model", {})
+    (tmp_path / "file").touch()
+    for out in (".", "file/figures.json"):
+        assert_one_line(run("eval", "org/model", "--game", "babyai/goto", "--out", out), "--out", "cannot be written")
+    assert calls == []
+
+
 def test_imitate(run, behind):
     calls = behind("agentrl.standalone", "imitate_player", {"loss": 0.1})
     result = run("imitate", QUICKSTART, "--imitation.episodes=3", "--out", "warm")

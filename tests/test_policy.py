@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import KINDS, VOCAB, naive_logprobs, relative_difference, tiny_lm, tiny_model, tokenizer
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from agentrl import policy
 from agentrl.config import ModelConfig
@@ -275,6 +275,29 @@ def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(UserError, match="no chat template; use an instruct model"):
         load_tokenizer(str(tmp_path))
+
+
+def test_a_tokenizer_that_knows_no_text_is_refused(tmp_path: Path) -> None:
+    """Without its tokenizer.json transformers makes an empty one."""
+    tiny_lm().save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="its tokenizer knows no text"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_no_unit_is_dropped_in_training(tmp_path: Path) -> None:
+    """A policy must be trained on the logprobs that it was sampled with, even if its config asks for dropout."""
+    shape = {"vocab_size": VOCAB, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    heads = {"num_key_value_heads": 1, "intermediate_size": 16, "initializer_range": 0.5}
+    for lm in (
+        GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=2, n_positions=32)),
+        Qwen2ForCausalLM(Qwen2Config(**shape, **heads, attention_dropout=0.5)),
+    ):
+        name = str(tmp_path / type(lm).__name__)
+        lm.save_pretrained(name)
+        loaded, ids = load_lm(name, ModelConfig()), torch.arange(9)[None]
+        assert torch.equal(loaded.train()(ids).logits, loaded.eval()(ids).logits)
 
 
 def test_a_model_whose_logits_are_more_than_its_head_is_refused(

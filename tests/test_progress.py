@@ -2,6 +2,7 @@
 
 import io
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -124,3 +125,12 @@ def test_evaluation_line() -> None:
     figures = {"episodes": 64, "success": 0.953, "success_ci95": [0.87, 0.98], "return": 0.8, "progression": 0.5}
     line = "after  babyai/goto  64 episodes  success 0.95 [0.87, 0.98]  return 0.80  progression 0.50"
     assert evaluation_line("after", "babyai/goto", figures) == line
+
+
+def test_other_processes_track_in_silence(clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with track(2, "evaluating", "episodes") as bar:
+        clock.now += 100
+        bar.advance(2)
+    assert bar.completed == 2
+    assert capsys.readouterr().out == ""

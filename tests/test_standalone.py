@@ -73,3 +73,9 @@ def test_imitate_refuses(recipe, override, part):
 def test_eval_refuses_to_play_nothing(recipe):
     with pytest.raises(UserError, match="--episodes N"):
         evaluate_model(load_config(recipe, ["--evaluation.episodes=0"]), "nowhere")
+
+
+def test_a_folder_that_cannot_be_written_shows_before_the_work(recipe):
+    Path("file").touch()
+    with pytest.raises(UserError, match=r"file/warm cannot be written: .*--out"):
+        imitate_player(load_config(recipe, ["--imitation.episodes=1", "--model.path=nowhere"]), Path("file/warm"))
