@@ -64,7 +64,7 @@ def _play(game_id: str, options: dict[str, Any], seed: int, style: str, show_pro
             turns, total = turns + 1, total + float(reward)
             if reward:
                 _note(console, f"Reward {float(reward):+g}")
-            over = terminated or truncated
+            over = terminated or truncated or turns >= game.max_turns
     _note(console, _summary(turns, total, info) if over else f"Stopped after {_turns(turns)}, return {total:g}.")
 
 

@@ -86,6 +86,11 @@ def test_the_time_limit_ends_it_too(monkeypatch):
     assert screen.splitlines()[-1] == "no success after 64 turns, return 0, progression 0%."
 
 
+def test_a_game_that_forgets_its_limit_ends_where_a_models_would(monkeypatch, hostile):
+    monkeypatch.setattr(Hostile, "step", lambda self, action: (Observation(""), 0.0, False, False, {}))
+    assert "over after 1 turn, return 0" in played(monkeypatch, ["anything"], game_id="hostile")
+
+
 def test_the_whole_prompt_is_what_a_model_gets(monkeypatch):
     game = envs.make("babyai/goto")
     prompter, memory = Prompter(PromptConfig(style="cot"), "babyai/goto", None), WindowMemory(1, "whole")
