@@ -41,7 +41,7 @@ class Progress:
 
 def checkpoints(run_dir: Path) -> list[Path]:
     """Finished checkpoints of a run, oldest first."""
-    found = [p for p in (run_dir / "checkpoints").glob("step-*") if p.name.removeprefix("step-").isdigit()]
+    found = [p for p in (run_dir / "checkpoints").glob("step-*") if p.name.removeprefix("step-").isdecimal()]
     return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
 
 

@@ -22,7 +22,8 @@ FREE_ARGUMENTS = {"ignore_unknown_options": True}
 
 
 class OneLineErrors(TyperGroup):
-    """A user's mistake is one line on stderr and status 2, Ctrl-C status 130; anything else is a bug: a traceback."""
+    """A user's mistake is one line on stderr and status 2, a disk that fails is status 1, Ctrl-C status 130; anything
+    else is a bug: a traceback."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
@@ -32,6 +33,9 @@ class OneLineErrors(TyperGroup):
             message = error.format_message() if isinstance(error, typer.TyperException) else error
             print(f"agentrl: {one_line(message)}", file=sys.stderr)
             status = 2
+        except OSError as error:  # no room left, no permission, a folder where a file was: it names the path
+            print(f"agentrl: {one_line(error)}", file=sys.stderr)
+            status = 1
         except typer.Abort:
             status = 130
         sys.exit(status)

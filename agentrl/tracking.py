@@ -138,7 +138,7 @@ def _metric_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
         try:
             row = json.loads(line)
             torn = not (isinstance(row, dict) and type(row.get("update")) is int)
-        except ValueError:
+        except (ValueError, RecursionError):
             torn = True
         if not torn:
             rows.append((line, row))

@@ -43,7 +43,7 @@ def newest(config: Config) -> Path:
 
 
 def test_checkpoints_are_sorted_by_number(tmp_path: Path) -> None:
-    for name in ("step-10", "step-9", "step-0", ".writing-step-11", ".removing-step-3", "step-x", "other"):
+    for name in ("step-10", "step-9", "step-0", ".writing-step-11", ".removing-step-3", "step-x", "step-²", "other"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-0", "step-9", "step-10"]
     assert checkpoints(tmp_path / "nowhere") == []

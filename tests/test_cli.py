@@ -266,6 +266,13 @@ def test_a_bug_keeps_its_traceback(run, behind):
     assert isinstance(result.exception, ValueError)
 
 
+def test_a_disk_that_fails_is_one_line(run, behind):
+    behind("agentrl.trainer", "Trainer", OSError(28, "No space left on device", "runs/x/turns"))
+    result = run("train", QUICKSTART)
+    assert result.exit_code == 1
+    assert result.stderr == "agentrl: [Errno 28] No space left on device: 'runs/x/turns'\n"
+
+
 def test_ctrl_c_is_status_130(run, behind):
     behind("agentrl.trainer", "Trainer", KeyboardInterrupt())
     assert run("train", QUICKSTART).exit_code == 130

@@ -79,7 +79,10 @@ def test_a_killed_and_resumed_run_has_the_metrics_of_an_uninterrupted_one(tmp_pa
     assert (killed.run_dir / "metrics.jsonl").read_bytes() == (whole.run_dir / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("torn", [b'{"update": 3, "x": 0.', b'{"update"', b"\0\0\0", b"[3]", b"7", b"\xff\xfe", b""])
+TORN = [b'{"update": 3, "x": 0.', b'{"update"', b"\0\0\0", b"[3]", b"7", b"\xff\xfe", b"", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("torn", TORN, ids=lambda torn: repr(torn[:20]))
 def test_cut_back_keeps_bytes_and_drops_a_torn_line(torn: bytes, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     rows = [b'{"update":0, "evaluation/before/g/success": 1}\n', b'{"update": 1, "x": 1e-07}\n', b'{"update": 2}\n']
