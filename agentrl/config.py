@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[int, Field(gt=0, lt=2**32)]
 NonNegative = Annotated[int, Field(ge=0, lt=2**32)]  # what numpy takes for a seed
+Size = Annotated[int, Field(gt=0, le=2**16)]  # a typing error must not ask for all memory
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -31,12 +32,12 @@ class GameConfig(Section):
 class NewModelConfig(Section):
     """A small Qwen2-architecture model with a tokenizer made from the game's own text."""
 
-    hidden_size: Positive = 64
-    layers: Positive = 2
-    heads: Positive = 4
-    kv_heads: Positive = 2
-    ffn_size: Positive = 192
-    vocab_size: Annotated[int, Field(ge=260)] = 512
+    hidden_size: Size = 64
+    layers: Size = 2
+    heads: Size = 4
+    kv_heads: Size = 2
+    ffn_size: Size = 192
+    vocab_size: Annotated[int, Field(ge=260, le=2**18)] = 512
     max_positions: Positive = 2048
     tie_embeddings: bool = True
 

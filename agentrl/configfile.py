@@ -24,6 +24,7 @@ COMMAND_LINE = "command line"
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
+    "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "text",
     "list_type": "a list such as [a, b]",
