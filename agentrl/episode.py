@@ -20,6 +20,9 @@ from agentrl.records import Turn
 
 RESET_TRIES = 3
 
+GAME_ERRORS = (Exception, SystemExit)
+"""A game that leaves the process by sys.exit must not take the run with it."""
+
 LARGEST = 1e38
 """Rewards beyond it are errors: training computes in single precision."""
 
@@ -129,7 +132,7 @@ class GameSlot:
                 self._begin(seed)
             except UserError:
                 raise
-            except Exception as error:
+            except GAME_ERRORS as error:
                 failure, reason = error, in_short(error, __file__)
                 self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {reason}"))
                 self.close()
@@ -151,7 +154,7 @@ class GameSlot:
                 self._build_prompt()
         except UserError:
             raise
-        except Exception as error:
+        except GAME_ERRORS as error:
             self.close()
             return turn, self._broken(turn, f"game: {in_short(error, __file__)}")
         turn.terminated, turn.truncated = answer.terminated, answer.truncated
@@ -189,7 +192,7 @@ class GameSlot:
             running = self._replay(state["played"])
         except UserError:
             raise
-        except Exception:
+        except GAME_ERRORS:
             self.close()
             running = False
         if not running:
@@ -198,7 +201,7 @@ class GameSlot:
 
     def close(self) -> None:
         """Close the game; a broken one may fail even in that. The slot makes a new one when it plays on."""
-        with suppress(Exception):
+        with suppress(*GAME_ERRORS):
             if self._game is not None:
                 self._game.close()
         self._game = None

@@ -20,7 +20,7 @@ def one_line(message: object) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in str(message)).split())
 
 
-def in_short(error: Exception, inside: str = "") -> str:
+def in_short(error: BaseException, inside: str = "") -> str:
     """The error in one short line, with the place that raised it, unless that is the file `inside`."""
     place = extract_tb(error.__traceback__)[-1]
     where = "" if place.filename == inside else f" ({Path(place.filename).name}:{place.lineno})"

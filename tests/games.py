@@ -84,6 +84,8 @@ class Echo(TextEnv):
         self._turn += 1
         if self._broken("step"):
             raise RuntimeError("the table fell over\nand the chair")
+        if self._broken("exit"):
+            raise SystemExit(3)
         reward = float(action == self._word)
         self._right += action == self._word
         self._word = self._draw()

@@ -175,6 +175,7 @@ def test_dropped_turns_are_counted() -> None:
 
 BREAKS = {
     "step": "game: RuntimeError: the table fell over and the chair (games.py:",
+    "exit": "game: SystemExit: 3 (games.py:",
     "nan": "game: ValueError: reward = nan",
     "huge": "game: ValueError: reward = 1e+308",
     "legal": "game: ValueError: no action is legal",
