@@ -40,7 +40,10 @@ def game_options(items: Sequence[str] | None) -> dict[str, Any]:
         name, equals, text = item.partition("=")
         if not name.isidentifier() or not equals:
             raise UserError(f"--option {item}: write --option NAME=VALUE")
-        options[name] = load_yaml(text)
+        try:
+            options[name] = load_yaml(text)
+        except UserError as error:
+            raise UserError(f"--option {item}: {error}") from error
     return options
 
 

@@ -238,6 +238,7 @@ MISTAKES = [
     (["play", "babyai/gto"], ["babyai/goto"]),
     (["play", "babyai/goto", "--seed", "x"], ["--seed"]),
     (["play", "babyai/goto", "--option", "rewrd=binary"], ["rewrd", "reward"]),
+    (["play", "babyai/goto", "--option", "reward={"], ["--option reward={", "not YAML"]),
     (["play", "babyai/goto", "--style", "actoin"], ["actoin", "action"]),
     (["imitate", QUICKSTART, "--ou", "x"], ["--out"]),
     (["games", "--jsn"], ["--json"]),

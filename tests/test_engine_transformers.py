@@ -302,7 +302,7 @@ def test_c14_logits_that_are_not_finite_are_named(temperature: float) -> None:
     model = tiny_lm()
     with torch.no_grad():
         model.base_model.norm.weight[3] = float("nan")
-    with pytest.raises(UserError, match=r"diverged; lower optimizer\.lr"):
+    with pytest.raises(UserError, match=r"diverged; .*lower optimizer\.lr"):
         TransformersEngine(model, tokenizer(), [END]).generate(requests(2, Sampling(temperature)))
 
 

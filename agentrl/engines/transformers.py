@@ -185,8 +185,8 @@ class TransformersEngine:
         chosen = logprobs_BV.gather(1, chosen_B[:, None])[:, 0].tolist()
         if not all(map(math.isfinite, chosen)):
             raise UserError(
-                "the model's logits are not finite numbers: its weights have diverged; lower optimizer.lr, or see "
-                "metrics.jsonl for where it began"
+                "the model's logits are not finite numbers: its weights have diverged; train with a "
+                "lower optimizer.lr or imitation.lr"
             )
         for row, token, logprob in zip(rows, chosen_B.tolist(), chosen, strict=True):
             row.take(token, logprob)
