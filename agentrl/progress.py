@@ -10,7 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -26,6 +26,12 @@ _RATE_WINDOW = 50
 
 _live: Progress | None = None
 # A terminal holds one live display: an evaluation inside training adds its bar to training's.
+
+
+def say(line: str) -> None:
+    """Print a line at once. That nobody reads it any more, as after `| head`, must not end a run."""
+    with suppress(OSError):
+        print(_printable(line), flush=True)
 
 
 class Tracked:
@@ -80,7 +86,7 @@ class _PlainLines(Tracked):
 
     def _print(self) -> None:
         self._last_shown, self._shown_at = time.monotonic(), self.completed
-        print(f"{self.description}  {self.completed}/{self.total}  {self.details()}".rstrip(), flush=True)
+        say(f"{self.description}  {self.completed}/{self.total}  {self.details()}".rstrip())
 
     def close(self) -> None:
         if self._shown_at != self.completed:
@@ -128,7 +134,7 @@ def track(total: int, description: str, unit: str = "", completed: int = 0) -> I
     if os.environ.get("RANK", "0") != "0":
         yield _Silent(total, description, unit, completed)
         return
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         plain = _PlainLines(total, description, unit, completed)
         try:
             yield plain
@@ -188,7 +194,7 @@ class RichProgress(Callback):
     def on_evaluation(self, trainer: TrainerView, name: str, results: dict[str, Any]) -> None:
         if trainer.is_main:
             for task, figures in results.items():
-                print(_printable(evaluation_line(name, task, figures)), flush=True)
+                say(evaluation_line(name, task, figures))
 
     def on_end(self, trainer: TrainerView) -> None:
         self._stack.close()

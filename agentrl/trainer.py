@@ -30,7 +30,7 @@ from agentrl.evaluation import evaluate_shared, summarise
 from agentrl.imitation import require_player, warm_start
 from agentrl.learner import Learner
 from agentrl.policy import ActorCritic, load_lm, save_policy
-from agentrl.progress import RichProgress, track
+from agentrl.progress import RichProgress, say, track
 from agentrl.ranks import Ranks, make_accelerator
 from agentrl.records import Turn, TurnBatch
 from agentrl.report import ReportWriter
@@ -234,7 +234,7 @@ class Trainer:
             self.collector = Collector(self._slots(), agent, self._games)
             inexact = self.ranks.gather(self.collector.inexact)
             if inexact and self.is_main:
-                print(f"resume is not exact: {inexact[0]} did not replay as it was played", flush=True)
+                say(f"resume is not exact: {inexact[0]} did not replay as it was played")
             return
         if config.evaluation.random and not self.parts.games.free_text:
             self.evaluate("random", RandomAgent(config.seed))

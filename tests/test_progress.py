@@ -86,6 +86,22 @@ def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
+class Unread(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stdout", [Unread(), None])
+def test_a_run_outlives_its_readers(stdout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", stdout)
+    run, callback = SimpleNamespace(is_main=True, update=0, total_updates=2), RichProgress()
+    callback.on_start(run)
+    run.update = 2
+    callback.on_update(run, {"turns": 1.0})
+    callback.on_evaluation(run, "after", {"g": {"episodes": 8}})
+    callback.on_end(run)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
