@@ -1,5 +1,6 @@
 """What the arguments of a command mean: a recipe or a model, fields to change, a game's options."""
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -45,6 +46,12 @@ def game_options(items: Sequence[str] | None) -> dict[str, Any]:
         except UserError as error:
             raise UserError(f"--option {item}: {error}") from error
     return options
+
+
+def game_overrides(game: str | None, items: Sequence[str] | None) -> list[str]:
+    """A game that replaces the recipe's, whose options then fall away; and `--option`, on top of those that remain."""
+    replaced = [] if game is None else [f"--game={json.dumps(game)}", "--game.options={}"]
+    return replaced + [f"--game.options.{name}={json.dumps(value)}" for name, value in game_options(items).items()]
 
 
 def model_and_recipe(model: str) -> tuple[str, Path | None]:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from agentrl import __version__
-from agentrl.arguments import field_overrides, game_options, model_and_recipe, read_recipe, split
+from agentrl.arguments import field_overrides, game_options, game_overrides, model_and_recipe, read_recipe, split
 from agentrl.configfile import describe, load_config, make_config
 from agentrl.errors import UserError, one_line
 
@@ -161,10 +161,8 @@ def evaluate(
     model, own_recipe = model_and_recipe(named)
     if greedy and temperature is not None:
         raise UserError("--greedy and --temperature exclude each other: give one")
-    if game is not None:
-        overrides += [f"--game={json.dumps(game)}", "--game.options={}"]
+    overrides += game_overrides(game, option)
     overrides += field_overrides({"evaluation.episodes": episodes, "engine.temperature": temperature})
-    overrides += [f"--game.options.{name}={json.dumps(value)}" for name, value in game_options(option).items()]
     recipe = recipe or own_recipe
     config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
     if out is not None:
@@ -176,20 +174,44 @@ def evaluate(
     _print_figures(figures, out)
 
 
-@app.command(epilog=_examples("agentrl play babyai/goto", "agentrl play babyai/open --seed 7 --style cot --prompt"))
+@app.command(
+    epilog=_examples(
+        "agentrl play babyai/goto",
+        "agentrl play babyai/open --seed 7 --style cot --prompt",
+        "agentrl play --config experiments/babyai_qwen2.5_3b.yaml --prompt",
+    )
+)
 def play(
-    game: Annotated[str, typer.Argument(metavar="GAME", help="A game as `agentrl games` lists it.")],
+    game: Annotated[
+        str | None, typer.Argument(metavar="GAME", help="A game as `agentrl games` lists it; else the recipe's.")
+    ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Recipe: its game, its prompts, its model's tokenizer if model.path is a folder.",
+        ),
+    ] = None,
     option: Options = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Episode; without it a new one each time.")] = None,
-    style: Annotated[str, typer.Option(help="Prompt style: a name, or a path to a YAML file.")] = "action",
+    style: Annotated[
+        str | None,
+        typer.Option(help="Prompt style: a name, or a path to a YAML file; without it the recipe's, else action."),
+    ] = None,
     prompt: Annotated[bool, typer.Option("--prompt", help="Show the whole prompt at every turn.")] = False,
 ) -> None:
     """Play a game in the terminal, seeing exactly what the model sees."""
+    if game is None and recipe is None:
+        raise UserError("what is to be played? Give a GAME as `agentrl games` lists it, or a recipe: --config FILE")
+    overrides = game_overrides(game, option)
+    overrides += field_overrides({"prompt.style": None if style is None else json.dumps(style)})
+    config = load_config(recipe, overrides) if recipe else make_config({"name": "play"}, overrides)
     from rich.console import Console
 
     from agentrl.play import play as play_game
 
-    play_game(game, game_options(option), seed, style, prompt, Console())
+    play_game(config, seed, prompt, Console())
 
 
 @app.command(

@@ -1,77 +1,97 @@
-"""A person plays a game in the terminal: the same prompt, the same reading of the reply as for a model."""
+"""A person plays a game in the terminal through the slot that a model plays through: what it is shown, is shown."""
+
+from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from agentrl import envs
-from agentrl.config import PromptConfig
-from agentrl.envs import TextEnv
-from agentrl.errors import UserError, in_short
-from agentrl.memory import PastTurn, make_memory
-from agentrl.parsing import parse_action
+from agentrl.config import Config, ModelConfig
+from agentrl.engines.base import Reply
+from agentrl.episode import Episode, GameSlot
+from agentrl.errors import UserError
+from agentrl.memory import make_memory
 from agentrl.prompting import Prompter
 from agentrl.records import Message
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 HELP, QUIT = "?", "q"
 
 
-def play(
-    game_id: str, options: dict[str, Any], seed: int | None, style: str, show_prompt: bool, console: Console
-) -> None:
-    """Play one episode, until it ends, `q`, Ctrl-C or Ctrl-D.
+def play(config: Config, seed: int | None, show_prompt: bool, console: Console) -> None:
+    """Play one episode of the config's game, until it ends, `q`, Ctrl-C or Ctrl-D.
 
-    With `show_prompt` each turn shows the whole prompt; else the system message comes once, then the newest message.
+    With `show_prompt` each turn shows the whole prompt; else the first one comes whole, then the newest message alone.
+    The model's tokenizer takes part where `model.path` is a folder that has one: it decides which past turns fit
+    `prompt.max_prompt_tokens`, and which words are its control tokens. Without it, nothing is dropped or cut.
 
     Raises:
-        UserError: unknown game, option or style; the game broke.
+        UserError: unknown game, option, style or memory; a model without chat template; the game broke.
     """
-    try:
-        _play(game_id, options, random.randrange(2**31) if seed is None else seed, style, show_prompt, console)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"game.id = {game_id}: the game broke: {in_short(error)}") from error
+    game = config.game
+    envs.check(game.id, **game.options)
+    seed = random.randrange(2**31) if seed is None else seed
+    tokenizer = _tokenizer(config.model)
+    slot = GameSlot(
+        0,
+        game.id,
+        lambda: envs.make(game.id, **game.options),
+        Prompter(config.prompt, game.id, tokenizer),
+        make_memory(config.prompt),
+        lambda episode: seed if episode == 0 else None,
+    )
+    with closing(slot):
+        if not slot.next_episode():
+            raise _broken(slot.failed_resets[0])
+        _note(console, f"{game.id}, seed {seed}. {HELP} lists the actions, {QUIT} quits.")
+        if tokenizer is None and config.model.path is not None:
+            _note(console, f"model.path = {config.model.path}: no tokenizer there to count prompt tokens with.")
+        _play(slot, show_prompt, console)
 
 
-def _play(game_id: str, options: dict[str, Any], seed: int, style: str, show_prompt: bool, console: Console) -> None:
-    config = PromptConfig(style=style)
-    prompter, memory = Prompter(config, game_id, None), make_memory(config)
-    with closing(envs.make(game_id, **options)) as game:
-        observation, info = game.reset(seed=seed)
-        memory.reset()
-        _note(console, f"{game_id}, seed {seed}. {HELP} lists the actions, {QUIT} quits.")
-        turns, total = 0, 0.0
-        over = False
-        while not over:
-            legal = _legal(game, info)
-            messages = prompter.messages(game, observation, memory, legal=legal)
-            _show(console, messages if show_prompt or turns == 0 else messages[-1:])
-            reply = _ask(console, legal, {**(game.actions or {}), **prompter.texts.actions})
-            if reply is None:
-                break
-            action = parse_action(reply, legal, game.synonyms)
-            valid = action is not None
-            if action is None:
-                action = game.default_action
-                _note(console, f"That names no possible action: {action} is played.")
-            memory.add(PastTurn(observation.scene, reply, action, valid))
-            observation, reward, terminated, truncated, info = game.step(action)
-            turns, total = turns + 1, total + float(reward)
-            if reward:
-                _note(console, f"Reward {float(reward):+g}")
-            over = terminated or truncated or turns >= game.max_turns
-    _note(console, _summary(turns, total, info) if over else f"Stopped after {_turns(turns)}, return {total:g}.")
+def _play(slot: GameSlot, show_prompt: bool, console: Console) -> None:
+    total, episode = 0.0, None
+    while episode is None:
+        prompt = slot.prompt
+        if prompt.dropped_turns:
+            _note(console, f"Over prompt.max_prompt_tokens: without the oldest {_turns(prompt.dropped_turns)}.")
+        _show(console, prompt.messages if show_prompt or slot.turn == 0 else prompt.messages[-1:])
+        if slot.overflow:
+            _note(console, "Over prompt.max_prompt_tokens without any past turn: here a model's episode ends.")
+            break
+        line = _ask(console, slot.legal, {**(slot.game.actions or {}), **slot.prompter.texts.actions})
+        if line is None:
+            break
+        turn, episode = slot.play(Reply(line))
+        if turn.error and episode:
+            raise _broken(episode)
+        if not turn.valid:
+            _note(console, f"That names no possible action: {turn.action} is played.")
+        if turn.reward:
+            _note(console, f"Reward {turn.reward:+g}")
+        total += turn.reward
+    _note(console, _summary(episode) if episode else f"Stopped after {_turns(slot.turn)}, return {total:g}.")
 
 
-def _legal(game: TextEnv, info: dict[str, Any]) -> tuple[str, ...] | None:
-    narrowed = info.get("legal_actions")
-    names = game.actions if narrowed is None else narrowed
-    return None if names is None else tuple(names)
+def _tokenizer(model: ModelConfig) -> PreTrainedTokenizerBase | None:
+    """The recipe's model's, if it lies here: nothing is downloaded for a person's game."""
+    if model.path is None or not any(Path(model.path).glob("tokenizer*")):
+        return None
+    from agentrl.policy import load_tokenizer  # seconds of imports, which a game without a model is spared
+
+    return load_tokenizer(model.path, model.trust_remote_code)
+
+
+def _broken(episode: Episode) -> UserError:
+    return UserError(f"game.id = {episode.game}: the game broke: {(episode.error or '').removeprefix('game: ')}")
 
 
 def _ask(console: Console, legal: Sequence[str] | None, meanings: Mapping[str, str]) -> str | None:
@@ -101,10 +121,10 @@ def _note(console: Console, text: str) -> None:
     console.print(Text(_harmless(text), style="cyan"))
 
 
-def _summary(turns: int, total: float, info: dict[str, Any]) -> str:
-    success = info.get("success")
-    word = "over" if success is None else "success" if success else "no success"
-    return f"{word} after {_turns(turns)}, return {total:g}, progression {float(info.get('progression') or 0):.0%}."
+def _summary(episode: Episode) -> str:
+    word = "over" if episode.success is None else "success" if episode.success else "no success"
+    progression = episode.progression or 0
+    return f"{word} after {_turns(episode.length)}, return {episode.game_return:g}, progression {progression:.0%}."
 
 
 def _turns(count: int) -> str:

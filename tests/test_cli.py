@@ -196,6 +196,21 @@ def test_play(run):
     assert "turn left" in result.stdout
 
 
+def test_play_takes_game_and_prompts_of_a_recipe(run, behind):
+    calls = behind("agentrl.play", "play")
+    recipe = str(EXPERIMENTS / "babyai_qwen2.5_3b.yaml")
+    for arguments in ([], ["--style", "action", "--seed", "7", "--option", "num_dists=2"], ["babyai/open", "--prompt"]):
+        result = run("play", "--config", recipe, *arguments)
+        assert result.exit_code == 0, result.output
+    configs = [
+        load_config(recipe),
+        load_config(recipe, ["--prompt.style=action", "--game.options.num_dists=2"]),
+        load_config(recipe, ["--game=babyai/open", "--game.options={}"]),
+    ]
+    wanted = zip(configs, [None, 7, None], [False, False, True], strict=True)
+    assert [arguments[:3] for arguments, _ in calls] == list(wanted)
+
+
 def test_games(run):
     assert "babyai" in run("games").stdout
     listed = json.loads(run("games", "--json").stdout)
@@ -234,7 +249,9 @@ MISTAKES = [
     ),
     (["eval", "org/model", "--game", "babyai/goto", "--option", "reward"], ["--option NAME=VALUE"]),
     (["eval", "org/model", "--game", "babyai/goto", "--temperature", "0"], ["engine.temperature = 0"]),
-    (["play"], ["GAME"]),
+    (["play"], ["GAME", "--config"]),
+    (["play", "--config", "nowhere.yaml"], ["nowhere.yaml", "no such file"]),
+    (["play", "--config", QUICKSTART, "--style", "actoin"], ["actoin", "action"]),
     (["play", "babyai/gto"], ["babyai/goto"]),
     (["play", "babyai/goto", "--seed", "x"], ["--seed"]),
     (["play", "babyai/goto", "--option", "rewrd=binary"], ["rewrd", "reward"]),

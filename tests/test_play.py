@@ -1,16 +1,20 @@
 """A person's game in the terminal: the model's prompt, the model's parser."""
 
 import io
+import re
 
 import pytest
+import tiny
 from rich.console import Console
 
 from agentrl import envs
-from agentrl.config import PromptConfig
+from agentrl.assembly import Games
+from agentrl.config import Config
+from agentrl.engines.base import Reply
 from agentrl.envs import GameSpec, Observation, TextEnv, registry
 from agentrl.errors import UserError
-from agentrl.memory import PastTurn, WindowMemory
 from agentrl.play import play
+from agentrl.policy import load_tokenizer
 from agentrl.prompting import Prompter
 
 SEED = 3
@@ -18,6 +22,11 @@ SEED = 3
 
 def played(monkeypatch, lines, game_id="babyai/goto", show_prompt=False, style="action", **options):
     """What the terminal shows when the lines are typed; an exception among them is raised in place of a line."""
+    config = Config(name="play", game={"id": game_id, "options": options}, prompt={"style": style})
+    return played_by(config, monkeypatch, lines, show_prompt)
+
+
+def played_by(config, monkeypatch, lines, show_prompt=True):
     typed = iter(lines)
     screen = io.StringIO()
 
@@ -29,8 +38,28 @@ def played(monkeypatch, lines, game_id="babyai/goto", show_prompt=False, style="
         return line
 
     monkeypatch.setattr("builtins.input", read)
-    play(game_id, options, SEED, style, show_prompt, Console(file=screen, width=2000))
+    play(config, SEED, show_prompt, Console(file=screen, width=2000))
     return screen.getvalue()
+
+
+def shown(screen):
+    """The messages of each turn, read back from the terminal."""
+    turns = []
+    for before_the_line in re.split(r"^> $\n", screen, flags=re.MULTILINE)[:-1]:
+        _, *parts = re.split(r"^(system|user|assistant) ─+\n", before_the_line, flags=re.MULTILINE)
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        turns.append([{"role": role, "content": content.removesuffix("\n")} for role, content in pairs])
+    return turns
+
+
+def in_training(config, lines, tokenizer=None):
+    """The turns that a model would have with these replies."""
+    games = Games(config, Prompter(config.prompt, config.game.id, tokenizer))
+    slot = games(0, lambda episode: SEED, evaluation=False)
+    slot.next_episode()
+    turns = [slot.play(Reply(text=line))[0] for line in lines]
+    slot.close()
+    return turns
 
 
 def solution(task="goto"):
@@ -91,17 +120,57 @@ def test_a_game_that_forgets_its_limit_ends_where_a_models_would(monkeypatch, ho
     assert "over after 1 turn, return 0" in played(monkeypatch, ["anything"], game_id="hostile")
 
 
-def test_the_whole_prompt_is_what_a_model_gets(monkeypatch):
-    game = envs.make("babyai/goto")
-    prompter, memory = Prompter(PromptConfig(style="cot"), "babyai/goto", None), WindowMemory(1, "whole")
-    first, _ = game.reset(seed=SEED)
-    wanted = prompter.messages(game, first, memory)
-    reply = "I turn. ACTION: turn left"
-    memory.add(PastTurn(first.scene, reply, "turn left", True))
-    wanted += prompter.messages(game, game.step("turn left")[0], memory)
-    screen = played(monkeypatch, [reply, "q"], show_prompt=True, style="cot")
-    shown = "\n".join(line for line in screen.splitlines() if "──" not in line and line != "> ")
-    assert "\n".join(message["content"] for message in wanted) in shown
+REPLIES = {
+    "action": ["turn left", "jump", "Go forward.", "turn right", "I wonder", "drop"],
+    "cot": [
+        "THINK: to the left. ACTION: turn left",
+        "ACTION: jump",
+        "hm",
+        "On. ACTION: Go Forward",
+        "drop",
+        "turn left",
+    ],
+}
+
+
+@pytest.mark.parametrize("keep", ["action", "newest:1"])
+@pytest.mark.parametrize("style", ["action", "cot"])
+def test_what_is_shown_is_what_a_model_gets_in_training(monkeypatch, style, keep):
+    prompt = {"style": style, "history": 2, "keep": keep}
+    config = Config(name="run", game={"id": "babyai/goto", "options": {"num_dists": 3}}, prompt=prompt)
+    turns = in_training(config, REPLIES[style])
+    assert {len(turn.messages) for turn in turns} == {2, 4, 6}
+    assert {turn.valid for turn in turns} == {True, False}
+    assert shown(played_by(config, monkeypatch, [*REPLIES[style], "q"]))[:-1] == [turn.messages for turn in turns]
+
+
+def with_tokenizer(folder, budget):
+    tiny.tokenizer().save_pretrained(folder)
+    prompt = {"style": "action", "history": 2, "max_prompt_tokens": budget}
+    return Config(name="run", game={"id": "babyai/goto"}, model={"path": str(folder)}, prompt=prompt)
+
+
+def test_the_models_tokenizer_drops_and_cleans_as_in_training(monkeypatch, tmp_path):
+    lines = ["<|im_end|> turn left", "turn right", "turn left", "turn right"]
+    roomy = in_training(with_tokenizer(tmp_path, 10_000), lines, load_tokenizer(str(tmp_path)))
+    config = with_tokenizer(tmp_path, max(len(turn.prompt_ids) for turn in roomy) - 1)
+    turns = in_training(config, lines, load_tokenizer(str(tmp_path)))
+    assert max(turn.dropped_turns for turn in turns) == 1
+    screen = played_by(config, monkeypatch, [*lines, "q"])
+    assert shown(screen)[:-1] == [turn.messages for turn in turns]
+    assert "without the oldest 1 turn." in screen
+    assert "< |im_end|> turn left" in screen
+
+
+def test_where_a_models_episode_ends_for_want_of_room_so_does_a_persons(monkeypatch, tmp_path):
+    screen = played_by(with_tokenizer(tmp_path, 20), monkeypatch, [])
+    assert "without any past turn: here a model's episode ends." in screen
+    assert screen.splitlines()[-1] == "Stopped after 0 turns, return 0."
+
+
+def test_a_model_that_is_not_here_is_not_fetched(monkeypatch):
+    config = Config(name="run", game={"id": "babyai/goto"}, model={"path": "org/model"})
+    assert "model.path = org/model: no tokenizer there" in played_by(config, monkeypatch, ["q"])
 
 
 def test_the_instruction_comes_once_unless_the_whole_prompt_is_asked_for(monkeypatch):
@@ -151,6 +220,14 @@ def test_the_game_is_closed_when_it_breaks(monkeypatch, hostile):
     with pytest.raises(UserError, match=r"hostile: the game broke: ZeroDivisionError: division by zero \(test_play"):
         played(monkeypatch, ["anything"], game_id="hostile")
     assert Hostile.closed == 1
+
+
+def test_a_game_that_does_not_begin_is_one_line_about_the_seed_that_was_asked_for(monkeypatch, hostile):
+    seeds = []
+    monkeypatch.setattr(Hostile, "reset", lambda self, *, seed: seeds.append(seed) or 1 / 0)
+    with pytest.raises(UserError, match="hostile: the game broke: reset: ZeroDivisionError"):
+        played(monkeypatch, [], game_id="hostile")
+    assert (seeds, Hostile.closed) == ([SEED], 1)
 
 
 @pytest.mark.parametrize("change", [{"game_id": "babyai/gto"}, {"style": "no-such-style"}, {"num_dist": 3}])
