@@ -2,8 +2,8 @@
 
     python benchmarks/small_models.py --seeds 0            # all rows; --rows goto_obj free to choose
 
-The prototype (0.13 M parameters, one torch thread, another processor, bf16) is quoted, not run: its figures are one seed
-over 64 or 128 episodes. `to 0.95` is the CPU seconds after which four batches in a row had that success.
+The prototype (0.13 M parameters, one torch thread, bf16, another processor) is quoted, not run: its figures are one
+seed over 64 or 128 episodes. `to 0.95` is the CPU seconds after which four batches in a row had that success.
 """
 
 import argparse
