@@ -24,6 +24,7 @@ END = 151645  # <|im_end|> of Qwen2.5
 SMALL = [
     "--batch.num_envs=2",
     "--batch.turns_per_env=2",
+    "--algorithm.minibatches=2",
     "--evaluation.episodes=1",
     "--evaluation.keep_episodes=1",
     "--evaluation.every=0",
