@@ -57,10 +57,13 @@ def pooled(runs: list[dict[str, Any]], row: str) -> dict[str, Any] | None:
 
 
 def draw(runs: list[dict[str, Any]], seeds: list[int], title: str, path: Path) -> None:
-    """Success of the episodes that ended in each batch, over turns, a line a seed."""
+    """Success of the episodes that ended in each batch, over turns, a line a seed.
+
+    The first two batches are left out: only short episodes, the successful ones, can have ended by then.
+    """
     figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
     for seed, run in zip(seeds, runs, strict=True):
-        rows = [m for m in run["metrics"] if "episode/success" in m]
+        rows = [m for m in run["metrics"] if "episode/success" in m and m["update"] > 2]
         axes.plot([m["turns"] for m in rows], [m["episode/success"] for m in rows], label=f"seed {seed}", lw=1.4)
     for row, style in (("random", ":"), ("after", "--")):
         if (figures := pooled(runs, row)) is not None:
