@@ -21,6 +21,7 @@ from agentrl import envs
 from agentrl.config import NewModelConfig, PromptConfig
 from agentrl.errors import UserError, in_short
 from agentrl.memory import PastTurn, WindowMemory
+from agentrl.policy import no_progress_bars
 from agentrl.prompting import Prompter
 from agentrl.seeding import key, training_seed, uniforms
 
@@ -161,7 +162,8 @@ def save_new_model(
         # Written first, so that the torso of an interrupted call may be written again.
         (folder / ORIGIN).write_text(json.dumps(dict(origin), indent=2, default=str) + "\n", encoding="utf-8")
         tokenizer.save_pretrained(folder)
-        model.save_pretrained(folder)
+        with no_progress_bars():
+            model.save_pretrained(folder)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror or error}") from error
 

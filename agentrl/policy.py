@@ -147,7 +147,7 @@ def load_lm(path: str, config: ModelConfig) -> PreTrainedModel:
         UserError: it cannot be loaded whole, or its logits are not its output embedding applied to its trunk.
     """
     try:
-        with _no_progress_bars():
+        with no_progress_bars():
             lm, report = AutoModelForCausalLM.from_pretrained(
                 path,
                 dtype=getattr(torch, config.dtype),
@@ -197,7 +197,7 @@ def load_critic(path: str, config: ModelConfig) -> PreTrainedModel | None:
 
 def save_policy(model: ActorCritic, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
     """A Hugging Face folder, with value head and critic beside it in value.safetensors."""
-    with _no_progress_bars():
+    with no_progress_bars():
         model.lm.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     save_file({name: p.detach().contiguous() for name, p in model.value_parameters()}, directory / "value.safetensors")
@@ -242,7 +242,7 @@ def _check_head(lm: PreTrainedModel) -> None:
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def no_progress_bars() -> Iterator[None]:
     """transformers draws a bar for every load and save, on top of the run's own; downloads keep theirs."""
     before = set_tqdm_hook(lambda factory, args, kwargs: EmptyTqdm(*args, **kwargs))
     try:
