@@ -158,8 +158,6 @@ class GameSlot:
             self.close()
             return turn, self._broken(turn, f"game: {in_short(error, __file__)}")
         turn.terminated, turn.truncated = answer.terminated, answer.truncated
-        if self.turn >= self.game.max_turns and not turn.terminated:
-            turn.truncated = True  # a game may forget its own limit; no episode is endless
         turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
         if turn.truncated and not turn.terminated:
             turn.next_prompt_ids = self.prompt.ids
@@ -226,10 +224,12 @@ class GameSlot:
         scene = self.observation.scene
         self.observation, reward, terminated, truncated, info = self.game.step(played["action"])
         success, progression = info.get("success"), info.get("progression")
+        # A game may forget its own limit; no episode is endless.
+        late = not terminated and self.turn + 1 >= self.game.max_turns
         answer = _Answer(
             reward=_number("reward", reward),
             terminated=bool(terminated),
-            truncated=bool(truncated),
+            truncated=bool(truncated) or late,
             success=None if success is None else bool(success),
             progression=None if progression is None else _number("progression", progression),
         )
