@@ -35,7 +35,11 @@ class GameBroken(UserError):
 class Episode:
     """What is known of a finished episode. `success` and `progression` are the game's own words.
 
-    One that broke has its `error`, and the length and return that it had until then.
+    One that broke has its `error`, and the length, return and achievements that it had until then.
+
+    Attributes:
+        achievements: those unlocked; None where the game has none.
+        achievable: all that the game has, unlocked or not.
     """
 
     game: str
@@ -46,6 +50,8 @@ class Episode:
     progression: float | None
     error: str | None
     invalid_turns: int = 0
+    achievements: tuple[str, ...] | None = None
+    achievable: tuple[str, ...] = ()
     turns: list[Turn] = field(default_factory=list)
 
 
@@ -212,6 +218,8 @@ class GameSlot:
         self._turns: list[Turn] = []
         self._return = 0.0
         self._invalid = 0
+        self._achievable = self.game.achievements
+        self._unlocked: tuple[str, ...] = ()
         self.memory.reset()
         self._build_prompt()
 
@@ -234,6 +242,8 @@ class GameSlot:
             progression=None if progression is None else _number("progression", progression),
         )
         self.legal = self._legal(info)
+        if self._achievable and (terminated or truncated or "achievements" in info):
+            self._unlocked = _names("achievements", info.get("achievements"), self._achievable)
         self.memory.add(PastTurn(scene, **played))
         self._played.append(played)
         self._invalid += not played["valid"]
@@ -299,6 +309,8 @@ class GameSlot:
             progression=progression,
             error=turn.error,
             invalid_turns=self._invalid,
+            achievements=self._unlocked if self._achievable else None,
+            achievable=self._achievable,
             turns=self._turns,
         )
 
@@ -311,3 +323,12 @@ def _number(name: str, number: SupportsFloat) -> float:
     if not abs(value) < LARGEST:  # nor is NaN
         raise ValueError(f"{name} = {value}")
     return value
+
+
+def _names(name: str, found: object, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `known` that a game's list names. A mapping is refused: one of counts names what is still at 0."""
+    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, str) for item in found):
+        raise TypeError(f"{name} = {found!r}: a list of names is expected")
+    if unknown := sorted(set(found) - set(known)):
+        raise ValueError(f"{name} = {unknown!r}: the game has none of that name")
+    return tuple(item for item in known if item in found)

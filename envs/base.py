@@ -44,9 +44,12 @@ class TextEnv(gymnasium.Env[Observation, str]):
         max_turns: the time limit; the game reports it as `truncated`.
         mission: the goal of this episode, "" where a game has none.
         synonyms: other spelling (lower case) -> action name.
+        achievements: names of what an episode can unlock, () where a game has none.
 
     `info["legal_actions"]` may narrow a turn to a subset of the actions. At an episode's end `info["success"]` (bool,
-    or None where the word has no meaning) and `info["progression"]` (in [0, 1]) are set by the game, never guessed.
+    or None where the word has no meaning) and `info["progression"]` (in [0, 1]) are set by the game, never guessed;
+    so is `info["achievements"]`, the list of those unlocked, where it has any. A game that gives this list at every
+    turn keeps what was unlocked in episodes that do not reach their end.
     """
 
     actions: dict[str, str] | None
@@ -54,6 +57,7 @@ class TextEnv(gymnasium.Env[Observation, str]):
     max_turns: int
     mission: str = ""
     synonyms: dict[str, str] = {}
+    achievements: tuple[str, ...] = ()
 
     observation_space: spaces.Space[Any] = spaces.Dict(
         scene=spaces.Text(min_length=0, max_length=100_000, charset=PRINTABLE),

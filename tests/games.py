@@ -37,6 +37,7 @@ class Echo(TextEnv):
         narrow: only the shown word and the one after it are legal.
         success: whether the game says what success is.
         chance: the words depend on something that no seed fixes.
+        achieving: each word is an achievement, unlocked by repeating it; told at the "end", or at "every turn".
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Echo(TextEnv):
         success: bool = True,
         chance: bool = False,
         player: bool = True,
+        achieving: str = "",
     ) -> None:
         if breaks == "make":
             raise OSError("no display")
@@ -60,7 +62,9 @@ class Echo(TextEnv):
         self.synonyms = {"crimson": "red"}
         self.max_turns = turns
         self.mission = "repeat the word"
+        self.achievements = WORDS if achieving else ()
         self.closed = 0
+        self._achieving = achieving
         self._ending = ending
         self._breaks = breaks
         self._break_turn, self._break_every = break_turn, break_every
@@ -74,6 +78,7 @@ class Echo(TextEnv):
         super().reset(seed=seed)
         self._seed = seed or 0
         self._turn = self._right = 0
+        self._unlocked: list[str] = []
         self._word = self._draw()
         if self._broken("reset"):
             raise RuntimeError("the cards are missing")
@@ -88,6 +93,8 @@ class Echo(TextEnv):
             raise SystemExit(3)
         reward = float(action == self._word)
         self._right += action == self._word
+        if action == self._word:
+            self._unlocked.append(self._word)
         self._word = self._draw()
         over = self._turn == self.max_turns and self._ending != "never"
         terminated, truncated = over and self._ending != "truncated", over and self._ending != "terminated"
@@ -95,6 +102,11 @@ class Echo(TextEnv):
         if over:
             info |= {"progression": self._right / self._turn}
             info |= {"success": self._right == self._turn} if self._success else {}
+        if self._achieving == "every turn" or (self._achieving and over):
+            info["achievements"] = list(self._unlocked)
+        for how, names in {"unlocked": None, "unlocked counts": {"red": 0}, "unlocked mauve": ["red", "mauve"]}.items():
+            if self._broken(how):
+                info["achievements"] = names
         if self._broken("nan"):
             reward = float("nan")
         if self._broken("huge"):

@@ -215,6 +215,78 @@ def test_c18_a_progression_that_is_no_number_is_an_error() -> None:
     assert episode.error == "game: ValueError: progression = inf"
 
 
+@pytest.mark.parametrize("told", ["end", "every turn"])
+def test_achievements_are_the_games_word_at_its_end(told: str) -> None:
+    slot = begun(options={"achieving": told, "turns": 9})
+    words = [right(slot)]
+    play(slot, WRONG[words[0]])
+    turns, episode = play_out(slot)
+    assert episode.achievable == ("red", "green", "blue")
+    assert set(episode.achievements or ()) == {turn.action for turn in turns}
+    assert episode.achievements == tuple(word for word in episode.achievable if word in (episode.achievements or ()))
+    slot.next_episode()
+    for _ in range(8):
+        play(slot, "no such word" if right(slot) != "red" else "blue")
+    _, episode = play(slot, "blue" if right(slot) == "red" else "red")
+    assert episode is not None
+    assert episode.achievements == ()  # those of the episode before are gone
+
+
+def test_a_game_without_achievements_has_none() -> None:
+    _, episode = play_out(begun())
+    assert (episode.achievements, episode.achievable) == (None, ())
+    slot = begun(options={"breaks": "unlocked mauve"})  # what it says of them unasked is no error
+    assert play_out(slot)[1].error is None
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ("unlocked", "game: TypeError: achievements = None: a list of names is expected"),
+        ("unlocked counts", "game: TypeError: achievements = {'red': 0}: a list of names is expected"),
+        ("unlocked mauve", "game: ValueError: achievements = ['mauve']: the game has none of that name"),
+    ],
+)
+@pytest.mark.parametrize("turns", [2, 9], ids=["at the end", "on the way"])
+def test_c18_achievements_that_are_none_are_an_error(how: str, error: str, turns: int) -> None:
+    slot = begun(options={"breaks": how, "turns": turns, "achieving": "end"})
+    _, episode = play_out(slot)
+    assert (episode.error, episode.length, episode.success) == (error, 2, None)
+
+
+def test_an_end_without_a_word_of_achievements_is_an_error() -> None:
+    slot = begun(options={"achieving": "every turn", "turns": 2})
+    slot.game.step = lambda action, step=slot.game.step: (*step(action)[:4], {})  # type: ignore[method-assign,misc]
+    _, episode = play_out(slot)
+    assert episode.error == "game: TypeError: achievements = None: a list of names is expected"
+
+
+@pytest.mark.parametrize(
+    "options", [{"breaks": "step"}, {"ending": "never", "turns": 2}], ids=["broken", "stopped at its limit"]
+)
+def test_an_episode_without_an_end_keeps_the_achievements_known_by_then(options: dict[str, Any]) -> None:
+    for told in ("every turn", "end"):
+        slot = begun(options={"achieving": told, **options})
+        turns, episode = play_out(slot)
+        assert len(turns) == 2
+        known = {turn.action for turn in turns if not turn.error}
+        assert set(episode.achievements or ()) == (known if told == "every turn" else set())
+        assert episode.achievable == ("red", "green", "blue")
+
+
+def test_a_restored_slot_knows_what_was_unlocked_before() -> None:
+    options = {"achieving": "every turn", "breaks": "step", "break_turn": 3}
+    slot = begun(options=options)
+    word = right(slot)
+    play(slot)
+    play(slot, "nonsense" if right(slot) != "red" else "blue")
+    twin = make_slot(options=options)
+    assert twin.restore(slot.state())
+    _, episode = play(twin)
+    assert episode is not None
+    assert episode.achievements == (word,)
+
+
 def test_c18_a_game_whose_close_fails_is_replaced_all_the_same() -> None:
     slot = begun(options={"breaks": "close"})
     slot.close()
