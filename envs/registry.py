@@ -106,12 +106,15 @@ def _resolve(game_id: str, options: dict[str, Any]) -> tuple[GameSpec, str]:
 def _check_attributes(game_id: str, game: TextEnv) -> None:
     """What the rest relies on turn by turn is looked at once, here."""
     actions, default, limit = (getattr(game, name, None) for name in ("actions", "default_action", "max_turns"))
+    achievements = game.achievements
     if actions is not None and not (isinstance(actions, dict) and all(isinstance(name, str) for name in actions)):
         problem = f"actions = {actions!r}: must be names with their help, or None for free text"
     elif not isinstance(default, str) or (actions and default not in actions):
         problem = f"default_action = {default!r}: must be one of its actions"
     elif not isinstance(limit, int) or limit < 1:
         problem = f"max_turns = {limit!r}: must be a whole number from 1"
+    elif not isinstance(achievements, tuple) or not all(isinstance(name, str) for name in achievements):
+        problem = f"achievements = {achievements!r}: must be a tuple of names"
     else:
         return
     raise GameError(f"game.id = {game_id!r}: {type(game).__name__}.{problem}")
