@@ -16,7 +16,10 @@ from agentrl.envs.base import TextEnv
 from agentrl.envs.errors import GameError, unknown
 
 GROUP = "agentrl.envs"
-BUILT_IN = (EntryPoint("babyai", "agentrl.envs.babyai:SPEC", GROUP),)
+BUILT_IN = (
+    EntryPoint("babyai", "agentrl.envs.babyai:SPEC", GROUP),
+    EntryPoint("signpost", "agentrl.envs.signpost:SPEC", GROUP),
+)
 
 logger = logging.getLogger("agentrl.envs")
 
