@@ -3,14 +3,16 @@
 import numpy as np
 
 from agentrl.collector import Collected
+from agentrl.episode import PROMPT_TOO_LONG
 from agentrl.ranks import Ranks
 
 
 def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
     """Means over the episodes that ended in this batch (absent if none did) and fractions over its turns.
 
-    `episode/success` is absent where no game says what success is. Returns are the game's own, without penalties.
-    Episodes that broke are counted in `episode/errors` and enter no mean: what they would have been is not known.
+    `episode/success` is absent where no game says what success is, `episode/achievements` where none has any. Returns
+    are the game's own, without penalties. Episodes that broke are counted in `episode/errors` and enter no mean: what
+    they would have been is not known.
     """
     episodes = [
         (
@@ -18,11 +20,12 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
             e.length,
             np.nan if e.success is None else e.success,
             np.nan if e.progression is None else e.progression,
+            np.nan if e.achievements is None else len(e.achievements),
         )
         for e in collected.episodes
         if e.error is None
     ]
-    ended = ranks.concatenate(np.array(episodes, dtype=np.float64).reshape(-1, 4))
+    ended = ranks.concatenate(np.array(episodes, dtype=np.float64).reshape(-1, 5))
     turns = ranks.concatenate(
         np.array(
             [
@@ -30,6 +33,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
                     not t.valid,
                     t.finish_reason == "length",
                     t.error is not None,
+                    t.error == PROMPT_TOO_LONG,
                     t.dropped_turns > 0,
                     len(t.prompt_ids),
                     len(t.reply_ids),
@@ -43,6 +47,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
         "invalid_fraction",
         "length_stop_fraction",
         "error_fraction",
+        "prompt_too_long_fraction",
         "dropped_fraction",
         "prompt_tokens",
         "reply_tokens",
@@ -50,7 +55,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
     metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}
     metrics["episode/count"] = float(len(ended))
     metrics["episode/errors"] = float(ranks.sum(np.array([len(collected.episodes) - len(episodes)]))[0])
-    for name, column in zip(("return", "length", "success", "progression"), ended.T, strict=True):
+    for name, column in zip(("return", "length", "success", "progression", "achievements"), ended.T, strict=True):
         known = column[~np.isnan(column)]
         if len(known):
             metrics[f"episode/{name}"] = float(known.mean())

@@ -26,6 +26,9 @@ GAME_ERRORS = (Exception, SystemExit)
 LARGEST = 1e38
 """Rewards beyond it are errors: training computes in single precision."""
 
+PROMPT_TOO_LONG = "prompt_too_long"
+"""The error of a turn whose prompt is over budget without any past turn."""
+
 
 class GameBroken(UserError):
     """A game failed to start, several seeds in a row."""
@@ -175,7 +178,7 @@ class GameSlot:
     def prompt_too_long(self) -> tuple[Turn, Episode]:
         """The turn that cannot be played because its prompt, alone, is over budget (`self.overflow`)."""
         turn = self._new_turn()
-        return turn, self._broken(turn, "prompt_too_long")
+        return turn, self._broken(turn, PROMPT_TOO_LONG)
 
     @property
     def turn(self) -> int:

@@ -11,7 +11,7 @@ from agentrl.collector import Interrupted, play_round
 from agentrl.episode import Episode, GameSlot
 from agentrl.ranks import Ranks
 from agentrl.seeding import held_out_seed
-from agentrl.statistics import bootstrap_mean, wilson
+from agentrl.statistics import bootstrap_mean, unlock_score, wilson
 
 Summary = dict[str, object]
 
@@ -103,10 +103,11 @@ def _one_episode(number: int, episode: int) -> int | None:
 
 
 def summarise(episodes: Sequence[Episode]) -> Summary:
-    """Success with its Wilson interval, return with a bootstrap interval over episodes, progression and length.
+    """Success with its Wilson interval, return with a bootstrap interval over episodes, progression and length; where
+    the game has achievements, their mean number an episode, the rate of each, and the score made of the rates.
 
     There must be an episode at least. Those that broke count: without success and at progression 0 where these have a
-    meaning, with the return they had.
+    meaning, with the return and the achievements they had.
     """
     successes = [bool(e.success) for e in episodes]
     meaningful = any(e.success is not None for e in episodes)
@@ -122,6 +123,24 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         "return_ci95": list(bootstrap_mean(returns)),
         "progression": float(np.mean(progressions)) if measured else None,
         "length": turns / len(episodes),
+        "lengths": [e.length for e in episodes],
         "invalid_fraction": sum(e.invalid_turns for e in episodes) / max(1, turns),
         "errors": sum(e.error is not None for e in episodes),
+        **_achievements(episodes),
+    }
+
+
+def _achievements(episodes: Sequence[Episode]) -> Summary:
+    """Empty where the game has none. Those of an episode that never began are none."""
+    names = next((e.achievable for e in episodes if e.achievable), ())
+    if not names:
+        return {}
+    unlocked = [e.achievements or () for e in episodes]
+    counts = [len(each) for each in unlocked]
+    rates = {name: sum(name in each for each in unlocked) / len(episodes) for name in names}
+    return {
+        "achievements": float(np.mean(counts)),
+        "achievements_ci95": list(bootstrap_mean(counts)),
+        "achievement_rates": rates,
+        "score": unlock_score(list(rates.values())),
     }

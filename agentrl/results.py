@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,13 @@ def machine() -> str:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write `content` as `write_text` does."""
-    write_text(path, json.dumps(content, indent=1))
+    write_text(path, json_text(content) + "\n")
+
+
+def json_text(content: dict[str, Any]) -> str:
+    """Indented JSON, with a list of numbers on one line, as an interval or the lengths of episodes."""
+    # No string is matched: in JSON, a line break in a string is written \\n.
+    return re.sub(r"\[\n[-+\w.,\s]*\]", lambda found: " ".join(found[0].split()), json.dumps(content, indent=1))
 
 
 def write_text(path: Path, text: str) -> None:

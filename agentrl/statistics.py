@@ -1,4 +1,4 @@
-"""Intervals for what a run reports, and how much of the returns a critic explains."""
+"""Intervals and scores for what a run reports, and how much of the returns a critic explains."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -43,6 +43,17 @@ def bootstrap_mean(
     means = [array[rng.integers(0, array.size, array.size)].mean() for _ in range(samples)]
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
+
+
+def unlock_score(rates: Sequence[float]) -> float:
+    """One figure for the rates in [0, 1] at which achievements are unlocked, in percent: exp(mean ln(1 + s)) - 1.
+
+    The geometric mean over all achievements, s being a rate in percent (Hafner 2021, arXiv:2109.06780): a first unlock
+    of a rare one counts for more than some percent of a common one. No rate at all gives nan.
+    """
+    if not len(rates):
+        return float("nan")
+    return float(np.expm1(np.mean(np.log1p(100 * np.asarray(rates, dtype=np.float64)))))
 
 
 def explained_variance(values: ArrayLike, returns: ArrayLike) -> float:

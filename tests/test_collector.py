@@ -176,16 +176,29 @@ def test_metrics_of_a_batch() -> None:
         return Turn("fake/echo", 0, 0, 0, 0, prompt_ids=[1] * 10, reply_ids=[1, 2], **fields)
 
     def episode(game_return: float, length: int, success: bool | None, error: str | None = None) -> Episode:
-        return Episode("fake/echo", 0, length, game_return, success, 0.5 if error is None else None, error)
+        return Episode(
+            "fake/echo",
+            0,
+            length,
+            game_return,
+            success,
+            progression=0.5 if error is None else None,
+            error=error,
+            achievements=("red", "blue")[: length // 4],
+        )
 
-    turns = [turn(), turn(valid=False), turn(finish_reason="length"), turn(error="game: it broke", dropped_turns=3)]
+    turns = [
+        *(turn(), turn(valid=False), turn(finish_reason="length"), turn(error="game: it broke", dropped_turns=3)),
+        *(turn(), turn(), turn(), turn(error="prompt_too_long")),
+    ]
     ended = [episode(2.0, 4, True), episode(1.0, 8, False), episode(9.0, 99, None, "game: it broke")]
     metrics = collected_metrics(Collected(turns, ended, {}), Ranks())
     assert metrics == {
-        "turns/invalid_fraction": 0.25,
-        "turns/length_stop_fraction": 0.25,
+        "turns/invalid_fraction": 0.125,
+        "turns/length_stop_fraction": 0.125,
         "turns/error_fraction": 0.25,
-        "turns/dropped_fraction": 0.25,
+        "turns/prompt_too_long_fraction": 0.125,
+        "turns/dropped_fraction": 0.125,
         "turns/prompt_tokens": 10.0,
         "turns/reply_tokens": 2.0,
         "episode/count": 2.0,
@@ -194,6 +207,7 @@ def test_metrics_of_a_batch() -> None:
         "episode/length": 6.0,
         "episode/success": 0.5,
         "episode/progression": 0.5,
+        "episode/achievements": 1.5,
     }
 
 
@@ -205,6 +219,7 @@ def test_metrics_leave_out_what_no_episode_said() -> None:
     assert metrics["episode/return"] == 3.0
     assert "episode/success" not in metrics
     assert "episode/progression" not in metrics
+    assert "episode/achievements" not in metrics
 
 
 def begun(count: int = 1, **settings: Any) -> list[GameSlot]:

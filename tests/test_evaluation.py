@@ -160,9 +160,41 @@ def test_figures_of_episodes() -> None:
         "return_ci95": list(bootstrap_mean(returns)),
         "progression": 0.5625,
         "length": 15.0,
+        "lengths": [10, 10, 30, 10],
         "invalid_fraction": 2 / 60,
         "errors": 1,
     }
+
+
+def test_achievements_of_episodes() -> None:
+    """Rates 3/4, 1/4 and 0: of three, a mean of 1; those that broke count, with what they had or with nothing."""
+
+    def achieved(*names: str, **fields: Any) -> Episode:
+        return episode(0.0, None, achievements=names, achievable=("red", "green", "blue"), **fields)
+
+    episodes = [
+        achieved("red"),
+        achieved("red", "green"),
+        achieved("red", error="game: it broke"),
+        episode(0.0, None, error="reset: it broke"),
+    ]
+    summary = summarise(episodes)
+    assert summary["achievement_rates"] == {"red": 0.75, "green": 0.25, "blue": 0.0}
+    assert summary["achievements"] == 1.0
+    assert summary["achievements_ci95"] == list(bootstrap_mean([1, 2, 1, 0]))
+    assert summary["score"] == pytest.approx((76 * 26 * 1) ** (1 / 3) - 1)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_a_played_game_has_its_achievements_summarised() -> None:
+    summary = summarise(evaluate(Player(right), Games(options={"achieving": "end", "turns": 1}), range(6), 2))
+    assert summary["achievements"] == 1.0  # each shows one word, and it is repeated
+    assert sum(summary["achievement_rates"].values()) == pytest.approx(1.0)  # type: ignore[attr-defined]
+
+
+def test_a_game_without_achievements_has_no_figures_of_them() -> None:
+    summary = summarise([episode(1.0, None)])
+    assert not {"achievements", "achievements_ci95", "achievement_rates", "score"} & summary.keys()
 
 
 def test_a_game_without_success_or_progression_has_null() -> None:

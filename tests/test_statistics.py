@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentrl.statistics import bootstrap_mean, explained_variance, wilson
+from agentrl.statistics import bootstrap_mean, explained_variance, unlock_score, wilson
 
 
 def test_wilson_by_hand() -> None:
@@ -58,6 +58,22 @@ def test_bootstrap_agrees_with_the_normal_approximation() -> None:
     assert high == pytest.approx(mean + 1.96 * error, abs=0.15 * error)
     wide, narrow = bootstrap_mean(values, 0.99), bootstrap_mean(values, 0.5)
     assert wide[0] < low < narrow[0] < narrow[1] < high < wide[1]
+
+
+def test_unlock_score_by_hand() -> None:
+    # 8 % and 0 %: sqrt(9 * 1) - 1 = 2, where the arithmetic mean is 4.
+    assert unlock_score([0.08, 0.0]) == pytest.approx(2.0)
+    # 24 % and 3 %: sqrt(25 * 4) - 1 = 9.
+    assert unlock_score([0.24, 0.03]) == unlock_score([0.03, 0.24]) == pytest.approx(9.0)
+    assert unlock_score([0.0] * 22) == 0.0
+    assert unlock_score([1.0] * 22) == pytest.approx(100.0)
+    assert math.isnan(unlock_score([]))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_unlock_score_lies_between_the_geometric_and_the_arithmetic_mean(rates: list[float]) -> None:
+    percents = [100 * rate for rate in rates]
+    assert math.prod(percents) ** (1 / len(rates)) - 1e-9 <= unlock_score(rates) <= np.mean(percents) + 1e-9
 
 
 def test_explained_variance_by_hand() -> None:
