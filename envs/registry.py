@@ -18,6 +18,7 @@ from agentrl.envs.errors import GameError, unknown
 GROUP = "agentrl.envs"
 BUILT_IN = (
     EntryPoint("babyai", "agentrl.envs.babyai:SPEC", GROUP),
+    EntryPoint("crafter", "agentrl.envs.crafter:SPEC", GROUP),
     EntryPoint("signpost", "agentrl.envs.signpost:SPEC", GROUP),
 )
 
