@@ -16,6 +16,7 @@ from agentrl import __version__
 from agentrl.arguments import field_overrides, game_options, game_overrides, model_and_recipe, read_recipe, split
 from agentrl.configfile import describe, load_config, make_config
 from agentrl.errors import UserError, one_line
+from agentrl.results import json_text
 
 FREE_ARGUMENTS = {"ignore_unknown_options": True}
 """Overrides such as `--a.b=value` reach the command as they stand."""
@@ -155,7 +156,7 @@ def evaluate(
     temperature: Annotated[str | None, typer.Option(metavar="T", help="Of sampling; without it the recipe's.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the figures there too, as JSON.")] = None,
 ) -> None:
-    """Score a model on held-out episodes: success, return, progression, length, with 95 % intervals."""
+    """Score a model on held-out episodes: success, return, progression, length, achievements, with 95 % intervals."""
     own_options = ["--config", "--option", "--episodes", "--greedy", "--temperature", "--out"]
     named, overrides = split(arguments, "model", own_options)
     model, own_recipe = model_and_recipe(named)
@@ -319,7 +320,7 @@ def main() -> None:
 
 def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:
     """As JSON on stdout; progress went to stderr."""
-    text = json.dumps(figures, indent=2)
+    text = json_text(figures)
     print(text)
     if out is not None:
         out.write_text(text + "\n")

@@ -168,7 +168,8 @@ def track(total: int, description: str, unit: str = "", completed: int = 0) -> I
 
 
 class RichProgress(Callback):
-    """Training's bar: update, turns/s, time left, success, return, explained variance; a line for each evaluation."""
+    """Training's bar: update, turns/s, time left, success, return, achievements, explained variance; a line for each
+    evaluation."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -186,7 +187,12 @@ class RichProgress(Callback):
             return
         self._tracked.total = trainer.total_updates
         self._tracked.description = "critic warm-up" if metrics.get("phase/critic_warmup") else "training"
-        figures = {"success": "episode/success", "return": "episode/return", "ev": "explained_variance"}
+        figures = {
+            "success": "episode/success",
+            "return": "episode/return",
+            "achievements": "episode/achievements",
+            "ev": "explained_variance",
+        }
         words = [f"{word} {text}" for word, name in figures.items() if (text := _figure(metrics.get(name)))]
         self._tracked.text = "  ".join([*self._turns_per_second(metrics.get("turns", math.nan)), *words])
         self._tracked.advance(trainer.update - self._tracked.completed)
@@ -208,12 +214,15 @@ class RichProgress(Callback):
 
 
 def evaluation_line(name: str, task: str, figures: dict[str, Any]) -> str:
-    """`after  babyai/goto  64 episodes  success 0.95 [0.87, 0.98]  return 0.81 [0.75, 0.86]`."""
+    """`after  babyai/goto  64 episodes  success 0.95 [0.87, 0.98]  return 0.81 [0.75, 0.86]`; of a game with
+    achievements also `achievements 5.12 [4.60, 5.61]  score 9.87 %`."""
     parts = [name, task, f"{figures.get('episodes', '?')} episodes"]
-    for figure in ("success", "return", "progression"):
+    for figure in ("success", "return", "progression", "achievements"):
         if text := _figure(figures.get(figure)):
             interval = figures.get(f"{figure}_ci95")
             parts.append(f"{figure} {text}" + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else ""))
+    if score := _figure(figures.get("score")):
+        parts.append(f"score {score} %")
     return "  ".join(parts)
 
 

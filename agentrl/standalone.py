@@ -9,7 +9,7 @@ from agentrl.errors import UserError
 from agentrl.evaluation import evaluate, summarise
 from agentrl.imitation import warm_start
 from agentrl.policy import save_policy
-from agentrl.progress import track
+from agentrl.progress import evaluation_line, say, track
 from agentrl.ranks import make_accelerator
 from agentrl.results import machine, versions
 
@@ -24,10 +24,11 @@ def evaluate_model(config: Config, path: str | Path, greedy: bool = False) -> di
         raise UserError("evaluation.episodes = 0: nothing to play; give --episodes N")
     # A critic of its own plays no part here, and is as large as the model.
     config = config.model_copy(update={"model": config.model.model_copy(update={"critic": "value_head"})})
+    player = "greedy" if greedy else f"sampled at temperature {config.engine.temperature:g}"
     return {
         "model": str(path),
-        "player": "greedy" if greedy else f"sampled at temperature {config.engine.temperature:g}",
-        config.game.id: _score(_parts(config, path), greedy),
+        "player": player,
+        config.game.id: _score(_parts(config, path), player, greedy),
         "seed": config.seed,
         "machine": machine(),
         "versions": versions(),
@@ -53,7 +54,7 @@ def imitate_player(config: Config, out: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
     save_policy(parts.model, parts.tokenizer, out)
     if config.evaluation.episodes:
-        figures[config.game.id] = _score(parts, greedy=False)
+        figures[config.game.id] = _score(parts, "after imitation")
     return {"model": str(out), **figures}
 
 
@@ -62,9 +63,12 @@ def _parts(config: Config, path: str | Path | None) -> Parts:
     return assemble(config, path, accelerator.device, accelerator.autocast)
 
 
-def _score(parts: Parts, greedy: bool) -> dict[str, Any]:
-    section = parts.config.evaluation
+def _score(parts: Parts, player: str, greedy: bool = False) -> dict[str, Any]:
+    """Figures of held-out episodes, said in one line too."""
+    section, game = parts.config.evaluation, parts.config.game.id
     with track(section.episodes, "evaluating", "episodes") as bar:
         agent, numbers = parts.agent("evaluation", greedy), range(section.episodes)
         episodes = evaluate(agent, parts.games, numbers, section.num_envs, on_episode=lambda episode: bar.advance())
-    return summarise(episodes)
+    figures = summarise(episodes)
+    say(evaluation_line(player, game, figures))
+    return figures

@@ -63,7 +63,7 @@ def test_training_line(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None
             "explained_variance": 0.5,
         }
         if run.update == 2:
-            metrics |= {"episode/success": 0.25, "episode/return": float("nan")}
+            metrics |= {"episode/success": 0.25, "episode/return": float("nan"), "episode/achievements": 4.5}
         callback.on_update(run, metrics)
     callback.on_evaluation(
         run, "after", {"g": {"episodes": 8, "success": None, "return": 1.0, "return_ci95": [0.5, 2.0]}}
@@ -71,7 +71,7 @@ def test_training_line(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None
     callback.on_end(run)
     assert capsys.readouterr().out.splitlines() == [
         "critic warm-up  1/30  ETA 9:40  ev 0.50",
-        "training  2/25  ETA 7:40  50 turns/s  success 0.25  ev 0.50",
+        "training  2/25  ETA 7:40  50 turns/s  success 0.25  achievements 4.50  ev 0.50",
         "after  g  8 episodes  return 1.00 [0.50, 2.00]",
     ]
 
@@ -141,6 +141,10 @@ def test_evaluation_line() -> None:
     figures = {"episodes": 64, "success": 0.953, "success_ci95": [0.87, 0.98], "return": 0.8, "progression": 0.5}
     line = "after  babyai/goto  64 episodes  success 0.95 [0.87, 0.98]  return 0.80  progression 0.50"
     assert evaluation_line("after", "babyai/goto", figures) == line
+    figures |= {"success": None, "achievements": 5.125, "achievements_ci95": [4.6, 5.612], "score": 9.871}
+    figures |= {"achievement_rates": {"red": 0.5}, "lengths": [3, 4]}
+    line = "after  cave  64 episodes  return 0.80  progression 0.50  achievements 5.12 [4.60, 5.61]  score 9.87 %"
+    assert evaluation_line("after", "cave", figures) == line
 
 
 def test_other_processes_track_in_silence(clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

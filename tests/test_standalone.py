@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 
+import games  # noqa: F401  (registers fake/echo)
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from agentrl.cli import app
 from agentrl.configfile import load_config
 from agentrl.errors import UserError
+from agentrl.new_model import create
 from agentrl.standalone import evaluate_model, imitate_player
 from agentrl.trainer import Trainer
 
@@ -44,6 +46,22 @@ def test_eval_of_a_run_repeats_the_figures_of_its_training(recipe):
         figures = json.loads(done.stdout)
         assert figures[GAME] == json.loads(json.dumps(results[row]))[GAME]
         assert figures["model"] == "runs/small/checkpoints/step-1"
+
+
+def test_eval_shows_achievements_and_score(recipe):
+    game = ["--game", "fake/echo", "--option", "achieving=end"]
+    create(Path("model"), "fake/echo", {}, load_config(recipe).model.new)
+    done = CliRunner().invoke(app, ["eval", "model", "--config", str(recipe), *game, "--episodes", "3"])
+    assert done.exit_code == 0, done.stderr
+    figures = json.loads(done.stdout)["fake/echo"]
+    assert set(figures["achievement_rates"]) == {"red", "green", "blue"}
+    assert figures["achievements"] == pytest.approx(sum(figures["achievement_rates"].values()))
+    low, high = figures["achievements_ci95"]
+    assert (
+        f"achievements {figures['achievements']:.2f} [{low:.2f}, {high:.2f}]  score {figures['score']:.2f} %"
+        in done.stderr
+    )
+    assert f'"lengths": {str(figures["lengths"]).replace("[", "[ ").replace("]", " ]")}' in done.stdout
 
 
 def test_imitate_saves_a_model_that_learned_and_loads_anywhere(recipe):
