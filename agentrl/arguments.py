@@ -57,6 +57,9 @@ def game_overrides(game: str | None, items: Sequence[str] | None) -> list[str]:
 def model_and_recipe(model: str) -> tuple[str, Path | None]:
     """A run's folder stands for its newest checkpoint; a run knows its recipe."""
     path = Path(model)
+    if not path.exists() and _means_a_path(model, path):
+        near = get_close_matches(path.name, _names_in(path.parent), n=1)
+        raise UserError(f"{model}: no such folder{f'; did you mean {path.parent / near[0]}?' if near else ''}")
     if (path / "config.yaml").is_file():
         from agentrl.checkpoint import checkpoints
 
@@ -67,3 +70,20 @@ def model_and_recipe(model: str) -> tuple[str, Path | None]:
     run = path.parent.parent
     known = path.parent.name == "checkpoints" and (run / "config.yaml").is_file()
     return model, run / "config.yaml" if known else None
+
+
+def require_game(model: str, overrides: Sequence[str]) -> None:
+    """Raise UserError unless the overrides name a game: nothing else does, for a model without a recipe."""
+    if not any(override.startswith("--game") for override in overrides):
+        where = "its folder is no run's" if Path(model).exists() else "no folder here has this name"
+        raise UserError(f"{model}: {where}; for a model from elsewhere, name its game: --game ID, or --config FILE")
+
+
+def _means_a_path(model: str, path: Path) -> bool:
+    """A name on Hugging Face has one slash at most; a folder of runs beside it says that another run was meant."""
+    dotted = model.startswith(("./", "../"))
+    return dotted or path.is_absolute() or len(path.parts) > 2 or any(path.parent.glob("*/config.yaml"))
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []

@@ -13,7 +13,15 @@ import typer
 from typer.core import TyperGroup
 
 from agentrl import __version__
-from agentrl.arguments import field_overrides, game_options, game_overrides, model_and_recipe, read_recipe, split
+from agentrl.arguments import (
+    field_overrides,
+    game_options,
+    game_overrides,
+    model_and_recipe,
+    read_recipe,
+    require_game,
+    split,
+)
 from agentrl.configfile import describe, load_config, make_config
 from agentrl.errors import UserError, one_line
 from agentrl.results import json_text
@@ -165,6 +173,8 @@ def evaluate(
     overrides += game_overrides(game, option)
     overrides += field_overrides({"evaluation.episodes": episodes, "engine.temperature": temperature})
     recipe = recipe or own_recipe
+    if recipe is None:
+        require_game(model, overrides)
     config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
     if out is not None:
         _require_writable(out)

@@ -173,6 +173,22 @@ def test_eval_of_a_run_without_checkpoint(run, tmp_path):
     assert_one_line(run("eval", "."), "no finished checkpoint")
 
 
+def test_eval_of_a_mistyped_run(run, behind, tmp_path):
+    """Without a folder of runs, or beside a model of that organisation, it may be a name on Hugging Face."""
+    calls = behind("agentrl.standalone", "evaluate_model", {})
+    game = ["--game", "babyai/goto"]
+    assert run("eval", "runs/quikstart", *game).exit_code == 0
+    (tmp_path / "runs/quickstart").mkdir(parents=True)
+    assert run("eval", "runs/quikstart", *game).exit_code == 0
+    assert len(calls) == 2
+    (tmp_path / "runs/quickstart/config.yaml").touch()
+    for more in ([], game):
+        mistake = run("eval", "runs/quikstart", *more)
+        assert_one_line(mistake, "runs/quikstart: no such folder; did you mean runs/quickstart?")
+    assert_one_line(run("eval", "runs/other"), "runs/other: no such folder\n")
+    assert len(calls) == 2
+
+
 def test_eval_that_could_not_write_its_figures_is_not_begun(run, behind, tmp_path):
     calls = behind("agentrl.standalone", "evaluate_model", {})
     (tmp_path / "file").touch()
@@ -240,7 +256,11 @@ MISTAKES = [
     (["train", QUICKSTART, "--name=a\x1b[31m\nb"], ["name"]),
     (["train", QUICKSTART, "--batch.num_envs=0"], ["batch.num_envs = 0", "greater than 0"]),
     (["eval"], ["MODEL"]),
-    (["eval", "org/model"], ["game.id is missing", "--game=VALUE"]),
+    (["eval", "org/model"], ["org/model: no folder here has this name", "--game ID"]),
+    (["eval", "."], [".: its folder is no run's", "--game ID"]),
+    (["eval", "../nowhere", "--game", "babyai/goto"], ["../nowhere: no such folder"]),
+    (["eval", "/no/where"], ["/no/where: no such folder"]),
+    (["eval", "runs/x/checkpoints/step-3"], ["runs/x/checkpoints/step-3: no such folder"]),
     (["eval", "org/model", "--game", "babyai/goto", "--greedy", "--temperature", "1"], ["exclude"]),
     (["eval", "org/model", "--game", "babyai/goto", "--episodes", "0"], ["evaluation.episodes = 0", "--episodes"]),
     (
