@@ -4,7 +4,7 @@ Prompts and replies are built as in reinforcement learning, over the same legal 
 is learned is what is sampled from afterwards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -17,6 +17,8 @@ from agentrl.assembly import Parts
 from agentrl.collector import Interrupted, play_round
 from agentrl.config import Config
 from agentrl.constrain import ActionConstraint
+from agentrl.engines.base import Reply
+from agentrl.episode import GameSlot
 from agentrl.errors import UserError
 from agentrl.evaluation import MakeSlot
 from agentrl.policy import ActorCritic
@@ -94,7 +96,7 @@ def demonstrate(
     on_episode: Callable[[int], None] = lambda turns: None,
 ) -> Demonstrations:
     """Let the scripted player play `episodes` training episodes."""
-    agent, turns, successes = ScriptedAgent(), [], 0
+    agent, turns, successes = _Demonstrator(tokenizer, end_id, constraint), [], 0
 
     def game_seed(episode: int) -> int | None:
         return key("imitation", seed, episode) % HELD_OUT if episode < episodes else None
@@ -102,10 +104,8 @@ def demonstrate(
     slot = make_slot(0, game_seed, evaluation=False)
     running = slot.next_episode()
     while running:
-        legal = slot.legal
         (_, turn, episode), *_ = play_round([slot], agent)
         if turn.error is None:
-            _tokenise(turn, tokenizer, end_id, constraint, legal)
             turns.append(turn)
         if episode is not None:
             successes += bool(episode.success)
@@ -131,7 +131,6 @@ def imitate(
     section = config.imitation
     parameters = [p for _, p in model.policy_parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=section.lr, weight_decay=0.01)
-    lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
     steps = section.epochs * -(-len(turns) // section.batch_turns)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 - step / steps)
     model.train()
@@ -143,7 +142,8 @@ def imitate(
             which = order[start : start + section.batch_turns]
             total = max(1, int(batch.policy_mask_R[ragged_indices(batch.reply_offsets, which)].sum()))
             loss_sum = 0.0
-            for part in micro_batches(which, lengths_N, config.optimizer.micro_batch_turns):
+            micro_batch_turns = config.optimizer.micro_batch_turns
+            for part in micro_batches(which, batch.row_lengths_P, batch.row_turns_P, micro_batch_turns):
                 rows, _ = turn_rows(batch, part)
                 with autocast():
                     logprobs_C, _, _ = model(rows.to(model.lm.device), config.engine.temperature, values=False)
@@ -160,23 +160,31 @@ def imitate(
     return float(np.mean(losses))
 
 
-def _tokenise(
-    turn: Turn,
-    tokenizer: PreTrainedTokenizerBase,
-    end_id: int,
-    constraint: ActionConstraint | None,
-    legal: tuple[str, ...] | None,
-) -> None:
-    """Give a scripted turn the ids that the sampler would have drawn for its text, with their legal sets."""
-    if constraint is None or legal is None:
-        turn.reply_ids = [*tokenizer.encode(turn.reply_text, add_special_tokens=False), end_id]
-        turn.reply_legal = [FREE] * len(turn.reply_ids)
-    else:
-        turn.reply_ids, turn.reply_legal = [*constraint.encode(turn.reply_text, turn.action), end_id], []
-        cursor = constraint.cursor(legal)
-        for token in turn.reply_ids:
-            turn.reply_legal.append(cursor.allowed)
-            if cursor.allowed != FREE and token not in cursor.allowed:
-                raise UserError(f"{turn.game}: the scripted player's reply {turn.reply_text!r} is not a legal action")
-            cursor.advance(token)
-    turn.reply_logprobs = [0.0] * len(turn.reply_ids)
+class _Demonstrator(ScriptedAgent):
+    """The scripted player, with the ids that the sampler would have drawn for its replies, and their legal sets."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, end_id: int, constraint: ActionConstraint | None) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+        self._end_id = end_id
+        self._constraint = constraint
+
+    def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
+        return [self._reply(slot) for slot in slots]
+
+    def _reply(self, slot: GameSlot) -> Reply:
+        action = self._action(slot)
+        text = slot.prompter.reply_for(action)
+        allowed: list[tuple[int, ...]]
+        if self._constraint is None or slot.legal is None:
+            ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._end_id]
+            allowed = [FREE] * len(ids)
+        else:
+            ids, allowed = [*self._constraint.encode(text, action), self._end_id], []
+            cursor = self._constraint.cursor(slot.legal)
+            for token in ids:
+                allowed.append(cursor.allowed)
+                if cursor.allowed != FREE and token not in cursor.allowed:
+                    raise UserError(f"{slot.game_id}: the scripted player's reply {text!r} is not a legal action")
+                cursor.advance(token)
+        return Reply(text, ids, [0.0] * len(ids), allowed)

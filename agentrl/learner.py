@@ -1,4 +1,4 @@
-"""PPO over minibatches of turns: the optimizer, and the losses brought together.
+"""PPO over minibatches of whole rows: the optimizer, and the losses brought together.
 
 Every sum is divided by the token count of the whole optimizer minibatch on all ranks, so that the gradient depends
 neither on the micro-batch size nor on the number of processes. Processes add their gradients up once a step; each may
@@ -83,26 +83,25 @@ class Learner:
         `critic_only` trains the value parameters alone and leaves the policy's weights untouched, to the bit.
         """
         self.model.train()
-        lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
         sums: dict[str, float] = {}
         epochs = self.config.critic_warmup.epochs if critic_only else self.config.algorithm.epochs
         for epoch in range(epochs):
-            order = permutation(key("minibatch", self.config.seed, update, epoch, self.ranks.index), len(batch))
+            stream = key("minibatch", self.config.seed, update, epoch, self.ranks.index)
+            order = permutation(stream, len(batch.row_turns_P))
             for which in np.array_split(order, self.config.algorithm.minibatches):
-                for name, value in self._step(batch, targets, which, lengths_N, critic_only).items():
+                for name, value in self._step(batch, targets, which, critic_only).items():
                     sums[name] = sums.get(name, 0.0) + value
         self.model.eval()
         return self._averages(sums)
 
-    def _step(
-        self, batch: TurnBatch, targets: Targets, which: Index, lengths_N: Index, critic_only: bool
-    ) -> dict[str, float]:
-        """One optimizer step on turns `which`; returns sums over this rank's tokens, with their counts."""
-        tokens = float(batch.reply_lengths_N[which].sum())
-        choices = float(batch.policy_mask_R[ragged_indices(batch.reply_offsets, which)].sum())
+    def _step(self, batch: TurnBatch, targets: Targets, which: Index, critic_only: bool) -> dict[str, float]:
+        """One optimizer step on rows `which`; returns sums over this rank's tokens, with their counts."""
+        tokens_K = ragged_indices(batch.reply_offsets, ragged_indices(batch.row_offsets, which))
+        tokens, choices = float(len(tokens_K)), float(batch.policy_mask_R[tokens_K].sum())
         all_tokens, all_choices = self.ranks.sum(np.array([tokens, choices]))
         sums = {"tokens": tokens, "choices": choices}
-        for part in micro_batches(which, lengths_N, self.config.optimizer.micro_batch_turns):
+        micro_batch_turns = self.config.optimizer.micro_batch_turns
+        for part in micro_batches(which, batch.row_lengths_P, batch.row_turns_P, micro_batch_turns):
             loss, part_sums = self._loss(batch, targets, part, critic_only, all_choices, all_tokens)
             loss.backward()
             for name, value in part_sums.items():

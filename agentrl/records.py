@@ -50,6 +50,13 @@ class Turn:
     advantage: float | None = None
 
 
+def continues(turn: Turn, before: Turn) -> bool:
+    """Whether a turn's prompt goes on where the turn before it ended: one row, read once, then holds both."""
+    said = before.prompt_ids + before.reply_ids
+    same = (turn.slot, turn.episode, turn.turn) == (before.slot, before.episode, before.turn + 1)
+    return same and not turn.error and not before.error and turn.prompt_ids[: len(said)] == said
+
+
 def _offsets(lengths: list[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
@@ -59,6 +66,7 @@ class TurnBatch:
     """N turns, ordered by game slot and then by time; R reply tokens in all.
 
     Shapes: per turn N, per reply token R, offsets N + 1 (or R + 1). Turns with an error have zero reply tokens here.
+    `row_offsets` (P + 1): turns row_offsets[p] to row_offsets[p + 1] - 1 are read as one row; mostly each is its own.
     """
 
     turns: list[Turn]
@@ -77,6 +85,7 @@ class TurnBatch:
     terminated_N: NDArray[np.bool_]
     truncated_N: NDArray[np.bool_]
     error_N: NDArray[np.bool_]
+    row_offsets: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -84,6 +93,17 @@ class TurnBatch:
     @property
     def reply_lengths_N(self) -> NDArray[np.int64]:
         return np.diff(self.reply_offsets)
+
+    @property
+    def row_turns_P(self) -> NDArray[np.int64]:
+        """Turns of each row."""
+        return np.diff(self.row_offsets)
+
+    @property
+    def row_lengths_P(self) -> NDArray[np.int64]:
+        """Tokens of each row: prompt and reply of its last turn."""
+        last = self.row_offsets[1:] - 1
+        return np.diff(self.prompt_offsets)[last] + self.reply_lengths_N[last]
 
     @property
     def turn_of_token_R(self) -> NDArray[np.int64]:
@@ -98,14 +118,18 @@ class TurnBatch:
         return first
 
     @classmethod
-    def from_turns(cls, turns: list[Turn]) -> "TurnBatch":
-        """Flatten turns; they must come grouped by slot, in time order within it."""
+    def from_turns(cls, turns: list[Turn], join: bool = False) -> "TurnBatch":
+        """Flatten turns; they must come grouped by slot, in time order within it.
+
+        With `join`, turns that continue the one before share its row.
+        """
         replies = [[] if t.error else t.reply_ids for t in turns]
         logprobs = [[] if t.error else t.reply_logprobs for t in turns]
         legal = [ids for t in turns if not t.error for ids in t.reply_legal]
         for turn in turns:
             if not turn.error and not len(turn.reply_ids) == len(turn.reply_logprobs) == len(turn.reply_legal) > 0:
                 raise ValueError(f"turn {turn.turn} of {turn.game} has no sampled ids and logprobs to be trained on")
+        begins = [i for i, turn in enumerate(turns) if not (join and i and continues(turn, turns[i - 1]))]
         return cls(
             turns=turns,
             prompt_ids=np.array([i for t in turns for i in t.prompt_ids], dtype=np.int64),
@@ -123,4 +147,5 @@ class TurnBatch:
             terminated_N=np.array([t.terminated for t in turns], dtype=bool),
             truncated_N=np.array([t.truncated for t in turns], dtype=bool),
             error_N=np.array([t.error is not None for t in turns], dtype=bool),
+            row_offsets=np.array([*begins, len(turns)], dtype=np.int64),
         )

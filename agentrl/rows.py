@@ -20,22 +20,24 @@ def ragged_indices(offsets: Index, which: Index) -> Index:
 
 
 def turn_rows(batch: TurnBatch, which: Index) -> tuple[Rows, Index]:
-    """Rows for turns `which` of a batch: prompt and reply, read wherever a reply token is predicted.
+    """Rows `which` of a batch: prompt and reply of a row's last turn, read wherever a reply token is predicted.
 
-    Returns the rows and the flat reply positions (K, indices into R) they stand for, in the rows' order.
+    A row that holds earlier turns too is read at their replies as well: no hidden state depends on what comes behind
+    it, so each turn gets what a row of its own would give it. Returns the rows and the flat reply positions (K,
+    indices into R) they stand for, in the rows' order.
     """
-    sequences = [_sequence(batch, int(i)) for i in which]
-    tokens_K = ragged_indices(batch.reply_offsets, which)
-    lengths = batch.reply_lengths_N[which]
-    prompt_lengths = np.diff(batch.prompt_offsets)[which]
-    row_K = np.repeat(np.arange(len(which)), lengths)
-    within_K = tokens_K - np.repeat(batch.reply_offsets[which], lengths)
+    turns = ragged_indices(batch.row_offsets, which)
+    row_of_turn = np.repeat(np.arange(len(which)), batch.row_turns_P[which])
+    tokens_K = ragged_indices(batch.reply_offsets, turns)
+    lengths = batch.reply_lengths_N[turns]
+    prompt_lengths = np.diff(batch.prompt_offsets)[turns]
+    within_K = tokens_K - np.repeat(batch.reply_offsets[turns], lengths)
     choice_C = np.flatnonzero(batch.policy_mask_R[tokens_K])
     chosen_R = tokens_K[choice_C]
     legal_lengths = np.diff(batch.legal_offsets)[chosen_R]
     rows = Rows(
-        input_ids_BT=pad_rows(sequences),
-        row_K=torch.from_numpy(row_K),
+        input_ids_BT=pad_rows([_sequence(batch, int(last)) for last in batch.row_offsets[which + 1] - 1]),
+        row_K=torch.from_numpy(np.repeat(row_of_turn, lengths)),
         column_K=torch.from_numpy(np.repeat(prompt_lengths, lengths) - 1 + within_K),
         choice_C=torch.from_numpy(choice_C),
         target_C=torch.from_numpy(batch.reply_ids_R[chosen_R]),
@@ -59,15 +61,25 @@ def prompt_rows(prompts: list[NDArray[np.int64]]) -> Rows:
     )
 
 
-def micro_batches(which: Index, lengths_N: Index, size: int) -> Iterator[Index]:
-    """Split turns into groups of `size`, of similar length so that little is padded."""
-    ordered = which[np.argsort(lengths_N[which], kind="stable")]
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
+def grouped(which: Index, turns_P: Index, size: int) -> Iterator[Index]:
+    """Split rows, in their order, into groups of at most `size` turns; a row of more turns is alone in its group."""
+    start = turns = 0
+    for end, row in enumerate(which):
+        if end > start and turns + turns_P[row] > size:
+            yield which[start:end]
+            start, turns = end, 0
+        turns += turns_P[row]
+    if len(which):
+        yield which[start:]
+
+
+def micro_batches(which: Index, lengths_P: Index, turns_P: Index, size: int) -> Iterator[Index]:
+    """Split rows into groups of at most `size` turns, of similar length so that little is padded."""
+    return grouped(which[np.argsort(lengths_P[which], kind="stable")], turns_P, size)
 
 
 def _sequence(batch: TurnBatch, turn: int) -> NDArray[np.int64]:
-    """Prompt and all but the last reply token, which predicts nothing that is trained on.
+    """A turn's prompt and all but its last reply token, which predicts nothing that is trained on.
 
     Of a turn without a reply (an error) nothing is read: one id keeps its row.
     """

@@ -57,8 +57,8 @@ def score(
     logprobs_R = batch.logprobs_R.astype(np.float64)
     reference_R = None if reference is None or not policy else np.zeros(len(logprobs_R))
     values_R = np.zeros(len(logprobs_R))
-    lengths_N = np.diff(batch.prompt_offsets) + batch.reply_lengths_N
-    for part in micro_batches(np.flatnonzero(~batch.error_N), lengths_N, micro_batch_turns):
+    whole = np.flatnonzero(~batch.error_N[batch.row_offsets[:-1]])  # a broken turn shares its row with no other
+    for part in micro_batches(whole, batch.row_lengths_P, batch.row_turns_P, micro_batch_turns):
         rows, tokens_K = turn_rows(batch, part)
         chosen_R = tokens_K[rows.choice_C.numpy()]
         logprobs_C, _, values_K = forward(rows, policy=policy)
@@ -70,7 +70,7 @@ def score(
 
     def values_of(ids: NDArray[np.int64], offsets: NDArray[np.int64], which: NDArray[np.int64]) -> Array:
         values_N = np.zeros(len(batch))
-        for part in micro_batches(which, np.diff(offsets), micro_batch_turns):
+        for part in micro_batches(which, np.diff(offsets), np.ones_like(offsets), micro_batch_turns):
             rows = prompt_rows([ids[offsets[i] : offsets[i + 1]] for i in part])
             values_N[part] = _numpy(forward(rows, policy=False)[2])
         return values_N

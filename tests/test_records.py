@@ -79,7 +79,7 @@ def test_ragged_indices_are_the_segments_in_the_order_asked(lengths: list[int], 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 5), st.integers(0, 99))
 def test_micro_batches_are_a_partition_sorted_by_length(lengths: list[int], size: int, seed: int) -> None:
     which = np.random.default_rng(seed).permutation(len(lengths))
-    parts = list(micro_batches(which, np.array(lengths), size))
+    parts = list(micro_batches(which, np.array(lengths), np.ones(len(lengths), dtype=np.int64), size))
     assert sorted(np.concatenate(parts)) == sorted(which)
     assert all(len(part) == size for part in parts[:-1])
     flat = [lengths[i] for part in parts for i in part]
