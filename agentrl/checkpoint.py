@@ -19,6 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
+from agentrl.config import Config
+from agentrl.configfile import load_config
 from agentrl.episode import SlotState
 from agentrl.errors import UserError
 from agentrl.learner import Learner
@@ -27,13 +29,15 @@ from agentrl.policy import load_values, save_policy
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands at an update's boundary. `cpu_seconds` are those of the updates, evaluations left out."""
+    """Where a run stands at an update's boundary. `cpu_seconds` are those of the updates, evaluations left out;
+    `skipped_steps` are the optimizer steps whose gradient was not finite."""
 
     update: int = 0
     warmup_updates: int = 0
     warmup_done: bool = False
     turns: int = 0
     policy_version: int = 0
+    skipped_steps: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     evaluations: dict[str, Any] = field(default_factory=dict)
@@ -125,6 +129,23 @@ def load(directory: Path, learner: Learner) -> tuple[Progress, list[SlotState]]:
         raise UserError(
             f"{directory} is damaged ({type(error).__name__}: {error}): remove it, to resume from the one before"
         ) from error
+
+
+def recall(progress: Progress, run_dir: Path, config: Config) -> None:
+    """Take up what results.json knows beyond the checkpoint, if the same config wrote it at the same update.
+
+    Evaluations come after the checkpoint of their update; of the same weights, they would come out the same.
+    """
+    try:
+        results = json.loads((run_dir / "results.json").read_bytes())
+        if load_config(run_dir / "config.yaml") == config and results["updates"] == progress.update:
+            played = {
+                name: group for name, group in results.items() if isinstance(group, dict) and config.game.id in group
+            }
+            progress.seconds = max(progress.seconds, float(results["seconds"]))
+            progress.evaluations |= played
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # no such file, or not one of ours: then they are played again
 
 
 def _optimizer_tensors(learner: Learner) -> dict[str, torch.Tensor]:

@@ -93,6 +93,7 @@ class Trainer:
         if found:
             self.progress, self._games = checkpoint.load(found[-1], self.learner)
             self._saved = self.update
+            checkpoint.recall(self.progress, self.run_dir, config)
             self.parts.engine.policy_version = self.progress.policy_version
         elif config.imitation.episodes:
             require_player(self.parts.games)
@@ -130,6 +131,8 @@ class Trainer:
             finally:
                 results = self._write_results(interrupted=not finished)
                 self._tell("on_end")
+                if self.progress.skipped_steps == self.learner.value_steps > 0 and self.is_main:
+                    say("warning: nothing was learned: not one optimizer step had a gradient of finite numbers")
         return results
 
     def _train(self) -> None:
@@ -158,6 +161,7 @@ class Trainer:
         annotate(batch, targets)
         self._tell("on_batch", collected.turns)
         metrics |= self.learner.update(batch, targets, self.update, critic_only)
+        self.progress.skipped_steps += int(metrics["optimizer/skipped_steps"])
         self.progress.cpu_seconds += time.process_time() - cpu_clock
         self._advance(self.ranks.count * len(batch), critic_only, metrics["explained_variance"])
         seconds = time.monotonic() - clock
@@ -200,13 +204,13 @@ class Trainer:
                 stop=lambda: self._stop_asked,
             )
         results = {config.game.id: summarise(episodes)}
-        self.progress.evaluations[name] = results
         if self.is_main:
             kept = [turn for episode in episodes for turn in episode.turns]
             if any(turn.reply_ids for turn in kept):
                 self._score(kept)
                 write_turns(self.run_dir / "turns" / f"evaluation-{name}.parquet", kept)
         self._tell("on_evaluation", name, results)
+        self.progress.evaluations[name] = results
 
     def save_checkpoint(self) -> None:
         """Write the state of the last finished update, once; turns that were collected since are played again."""
@@ -235,6 +239,9 @@ class Trainer:
             inexact = self.ranks.gather(self.collector.inexact)
             if inexact and self.is_main:
                 say(f"resume is not exact: {inexact[0]} did not replay as it was played")
+            if self.update >= self.total_updates and self.is_main:
+                ahead = f"still to be played: {', '.join(self._ahead())}" if self._ahead() else "its evaluations stand"
+                say(f"{self.run_dir}: nothing is left to train after {self.update} updates; {ahead}")
             return
         if config.evaluation.random and not self.parts.games.free_text:
             self.evaluate("random", RandomAgent(config.seed))
@@ -251,9 +258,14 @@ class Trainer:
             self.save_checkpoint()
 
     def _last_evaluations(self) -> None:
-        self.evaluate("after", self.parts.agent("evaluation"))
-        if self.config.evaluation.greedy:
-            self.evaluate("after_greedy", self.parts.agent("evaluation", greedy=True))
+        for name in self._ahead():
+            self.evaluate(name, self.parts.agent("evaluation", greedy=name == "after_greedy"))
+
+    def _ahead(self) -> list[str]:
+        """Evaluations of the trained policy that are still to be played."""
+        section = self.config.evaluation
+        names = ("after", *(["after_greedy"] if section.greedy else [])) if section.episodes else ()
+        return [name for name in names if name not in self.progress.evaluations]
 
     def _advance(self, turns: int, critic_only: bool, explained_variance: float) -> None:
         """Count a finished update. Critic pre-training ends with a batch explained before it was trained on."""

@@ -15,9 +15,11 @@ from games import recipe
 from safetensors.torch import load_file, save_file
 
 import agentrl.checkpoint
-from agentrl.checkpoint import checkpoints
+from agentrl.checkpoint import Progress, checkpoints, recall
 from agentrl.config import Config
+from agentrl.configfile import dump_config
 from agentrl.errors import UserError
+from agentrl.results import write_json, write_text
 from agentrl.trainer import Trainer
 
 SECTIONS: dict[str, Any] = {"batch": {"num_envs": 2, "turns_per_env": 4, "updates": 2}, "evaluation": {"episodes": 0}}
@@ -47,6 +49,29 @@ def test_checkpoints_are_sorted_by_number(tmp_path: Path) -> None:
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-0", "step-9", "step-10"]
     assert checkpoints(tmp_path / "nowhere") == []
+
+
+def test_results_of_the_same_update_and_config_are_recalled(tmp_path: Path) -> None:
+    path, config = tmp_path / "results.json", recipe(tmp_path)
+
+    def recalled(config: Config = config, update: int = 3) -> tuple[dict[str, Any], float]:
+        progress = Progress(update=update, seconds=2.0, evaluations={"before": {}})
+        recall(progress, tmp_path, config)
+        return progress.evaluations, progress.seconds
+
+    nothing = {"before": {}}, 2.0
+    after = {"after": {"fake/echo": {"success": 1}}}
+    write_json(path, {**after, "other": {"h": {}}, "updates": 3, "seconds": 7.5, "versions": {"torch": "2"}})
+    assert recalled() == nothing  # by an unknown config
+    write_text(tmp_path / "config.yaml", dump_config(config))
+    assert recalled() == ({"before": {}, **after}, 7.5)
+    assert recalled(update=2) == nothing
+    assert recalled(recipe(tmp_path, engine={"temperature": 0.5})) == nothing
+    for text in ("[1]", "{", "\xff", '{"updates": 3}'):
+        path.write_text(text, encoding="latin-1")
+        assert recalled() == nothing
+    path.unlink()
+    assert recalled() == nothing
 
 
 def without_a_tensor(path: Path) -> None:

@@ -181,7 +181,7 @@ SIGNALS = {
     "in an optimizer step of update 3": (Bomb("agentrl.learner:Learner._step", 3, signal.SIGINT), 3),
     "in the evaluation after update 3": (Bomb("agentrl.evaluation:play_round", 1, signal.SIGTERM), 3),
     "collecting update 4": (Bomb("agentrl.collector:play_round", 2, signal.SIGINT), 3),
-    "logging update 5": (Bomb("agentrl.tracking:MetricsFile.log", 3, signal.SIGTERM), 5),
+    "logging update 5": (Bomb("agentrl.tracking:MetricsFile.log", 2, signal.SIGTERM), 5),
     "in the last evaluation": (Bomb("agentrl.evaluation:play_round", 1, signal.SIGINT), 6),
 }
 
@@ -259,9 +259,52 @@ def test_another_game_model_or_seed_is_not_resumed(tmp_path: Path, change: dict[
     assert Trainer(longer, resume=True).fit()["updates"] == 2
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, model: dict[str, Any]) -> None:
+def test_resuming_a_finished_run_changes_nothing(
+    tmp_path: Path, model: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     config = of_kind("value_head", tmp_path, model)
     Trainer(config).fit()
     before = left_behind(tmp_path / "run")
-    Trainer(config, resume=True).fit()
+    capsys.readouterr()
+    again = Diary()
+    results = Trainer(config, resume=True, callbacks=[again]).fit()
+    assert again.events == [("start", 6), ("end", 6, "results written")]  # no evaluation is played anew
+    assert (
+        f"{tmp_path}/run: nothing is left to train after 6 updates; its evaluations stand\n" in capsys.readouterr().out
+    )
+    assert list(results)[:3] == ["before", "update-3", "after"]
+    assert results["seconds"] >= before["seconds"]
     assert_equal(left_behind(tmp_path / "run"), before)
+
+
+def test_resuming_a_trained_run_says_which_evaluations_it_lacks(
+    tmp_path: Path, model: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = recipe(tmp_path, model=model, batch={"updates": 1}, evaluation={"episodes": 2, "random": False})
+    assert run(config, Bomb("agentrl.evaluation:play_round", 9, signal.SIGTERM)) == 0  # 4 before, 4 after, then greedy
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert ("after" in results, "after_greedy" in results, results["interrupted"]) == (True, False, True)
+    diary = Diary()
+    Trainer(config, resume=True, callbacks=[diary]).fit()
+    assert [event[0] for event in diary.events] == ["start", "after_greedy", "end"]
+    assert "nothing is left to train after 1 updates; still to be played: after_greedy\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("damage", ["other figures", "another update", "no file", "no JSON"])
+def test_evaluations_that_do_not_fit_are_played_again(tmp_path: Path, model: dict[str, Any], damage: str) -> None:
+    section: dict[str, Any] = {"episodes": 2, "random": False, "greedy": False}
+    config = recipe(tmp_path, model=model, batch={"updates": 1}, evaluation=section)
+    first = Trainer(config).fit()
+    path = tmp_path / "run" / "results.json"
+    if damage == "other figures":
+        config = recipe(tmp_path, model=model, batch={"updates": 1}, evaluation=section | {"episodes": 3})
+    elif damage == "another update":
+        path.write_text(json.dumps(first | {"updates": 0}))
+    elif damage == "no JSON":
+        path.write_text("{")
+    else:
+        path.unlink()
+    diary = Diary()
+    results = Trainer(config, resume=True, callbacks=[diary]).fit()
+    assert [event[0] for event in diary.events] == ["start", "after", "end"]
+    assert results["after"]["fake/echo"]["episodes"] == config.evaluation.episodes

@@ -207,6 +207,26 @@ def test_it_unlearns_with_the_advantages_sign_flipped(tmp_path: Path, monkeypatc
     assert run.figures("after")["return"] < run.figures("before")["return"] - 0.5
 
 
+@pytest.mark.parametrize("broken", [0, 1, 2], ids=["none", "the first", "each"])
+def test_a_run_that_left_out_every_step_says_so(
+    tmp_path: Path, broken: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value_loss, calls = agentrl.learner.value_loss, iter([True] * broken)
+
+    def poisoned(*arguments: Any, **settings: Any) -> Any:
+        loss, stats = value_loss(*arguments, **settings)
+        return loss * (float("nan") if next(calls, False) else 1.0), stats
+
+    monkeypatch.setattr(agentrl.learner, "value_loss", poisoned)
+    sections: dict[str, Any] = {"batch": {"updates": 1}, "optimizer": {"micro_batch_turns": 64}}
+    config = recipe(tmp_path, evaluation={"episodes": 0}, **sections)
+    Trainer(config).fit()
+    warning = "warning: nothing was learned: not one optimizer step had a gradient of finite numbers\n"
+    assert (warning in capsys.readouterr().out) == (broken == 2)
+    Trainer(config, resume=True).fit()
+    assert (warning in capsys.readouterr().out) == (broken == 2)
+
+
 @pytest.fixture
 def given_model(tiny_model_dir: Path) -> dict[str, Any]:
     """For games that would break before a new model had its tokenizer made of their text."""
