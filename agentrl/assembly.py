@@ -23,6 +23,7 @@ from agentrl.new_model import game_texts, new_model
 from agentrl.policy import ActorCritic, load_critic, load_lm, load_tokenizer
 from agentrl.prompting import Prompter, end_of_turn_ids
 from agentrl.seeding import key
+from agentrl.trajectory import make_prompter
 
 NEW_MODEL_EPISODES = 50
 """Episodes of random play whose text a new model's tokenizer is made from."""
@@ -105,7 +106,7 @@ def assemble(
         tokenizer = load_tokenizer(str(path), config.model.trust_remote_code)
         critic = load_critic(str(path), config.model)
     _check_context(config, lm)
-    prompter = Prompter(config.prompt, config.game.id, tokenizer)
+    prompter = make_prompter(config, tokenizer)
     end_ids = end_of_turn_ids(tokenizer, lm.generation_config)
     constraint = None
     if config.engine.constrain == "actions":

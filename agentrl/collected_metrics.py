@@ -12,7 +12,8 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
 
     `episode/success` is absent where no game says what success is, `episode/achievements` where none has any. Returns
     are the game's own, without penalties. Episodes that broke are counted in `episode/errors` and enter no mean: what
-    they would have been is not known.
+    they would have been is not known. `episode/context_full` is the fraction that `rows: trajectory` cut; the game says
+    of those neither success nor progression, as a rule.
     """
     episodes = [
         (
@@ -21,11 +22,12 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
             np.nan if e.success is None else e.success,
             np.nan if e.progression is None else e.progression,
             np.nan if e.achievements is None else len(e.achievements),
+            np.nan if e.context_full is None else e.context_full,
         )
         for e in collected.episodes
         if e.error is None
     ]
-    ended = ranks.concatenate(np.array(episodes, dtype=np.float64).reshape(-1, 5))
+    ended = ranks.concatenate(np.array(episodes, dtype=np.float64).reshape(-1, 6))
     turns = ranks.concatenate(
         np.array(
             [
@@ -55,7 +57,8 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
     metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}
     metrics["episode/count"] = float(len(ended))
     metrics["episode/errors"] = float(ranks.sum(np.array([len(collected.episodes) - len(episodes)]))[0])
-    for name, column in zip(("return", "length", "success", "progression", "achievements"), ended.T, strict=True):
+    names = ("return", "length", "success", "progression", "achievements", "context_full")
+    for name, column in zip(names, ended.T, strict=True):
         known = column[~np.isnan(column)]
         if len(known):
             metrics[f"episode/{name}"] = float(known.mean())

@@ -189,6 +189,10 @@ class Config(Section):
     torch_threads: Annotated[int, Field(ge=0, le=1024)] = Field(
         default=1, description="CPU threads of torch; 0: torch's own choice"
     )
+    rows: Literal["turn", "trajectory"] = Field(
+        default="turn",
+        description="trajectory: the baseline, a dialogue that grows until prompt.max_prompt_tokens are full, one row",
+    )
     max_error_rate: Fraction = Field(default=0.1, description="the run stops when more of a batch's turns broke")
     game: GameConfig
     model: ModelConfig = ModelConfig()
@@ -226,6 +230,8 @@ class Config(Section):
                 f"algorithm.minibatches = {self.algorithm.minibatches}: at most one a turn, "
                 f"and batch.num_envs * batch.turns_per_env = {self.turns_per_update}"
             )
+        if self.rows == "trajectory":
+            self._check_trajectory()
         longest = self.prompt.max_prompt_tokens + self.engine.max_reply_tokens
         if self.model.path is None and longest > self.model.new.max_positions:
             raise ValueError(
@@ -233,3 +239,17 @@ class Config(Section):
                 f"at most model.new.max_positions = {self.model.new.max_positions}"
             )
         return self
+
+    def _check_trajectory(self) -> None:
+        for name in ("history", "keep", "memory"):
+            value, default = getattr(self.prompt, name), PromptConfig.model_fields[name].default
+            if value != default:
+                raise ValueError(
+                    f"prompt.{name} = {value}: has no meaning with rows = trajectory, where every turn is kept whole; "
+                    f"leave it out"
+                )
+        if self.algorithm.minibatches > self.batch.num_envs:
+            raise ValueError(
+                f"algorithm.minibatches = {self.algorithm.minibatches}: with rows = trajectory at most one a game, "
+                f"and batch.num_envs = {self.batch.num_envs}"
+            )

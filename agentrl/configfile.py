@@ -85,13 +85,13 @@ def dump_config(config: Config) -> str:
 
 
 def require_same_run(config: Config, stored: Path) -> None:
-    """Raise UserError if the config of a run to be resumed, stored at `stored`, has another seed, game or model.
+    """Raise UserError if the run to be resumed, its config stored at `stored`, has another seed, game, model or rows.
 
     Its weights and figures would pass for those of what is asked for now. Other fields may change between two parts
     of a run.
     """
     before = load_config(stored)
-    for name in ("seed", "game.id", "game.options", "model.path", "model.new"):
+    for name in ("seed", "rows", "game.id", "game.options", "model.path", "model.new"):
         asked, begun = (attrgetter(name)(either) for either in (config, before))
         if asked != begun:
             asked, begun = (_plain(x.model_dump()) if isinstance(x, Section) else x for x in (asked, begun))

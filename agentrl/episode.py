@@ -7,7 +7,7 @@ or answers what no game may answer, is closed and replaced; the turn keeps its p
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, SupportsFloat, TypedDict
+from typing import Any, NotRequired, SupportsFloat, TypedDict
 from zlib import crc32
 
 from agentrl.engines.base import Reply
@@ -17,6 +17,7 @@ from agentrl.memory import Memory, PastTurn
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
 from agentrl.records import Turn
+from agentrl.trajectory import TrajectoryPrompter
 
 RESET_TRIES = 3
 
@@ -43,6 +44,7 @@ class Episode:
     Attributes:
         achievements: those unlocked; None where the game has none.
         achievable: all that the game has, unlocked or not.
+        context_full: whether it was cut because the next prompt did not fit; None where prompts do not grow.
     """
 
     game: str
@@ -55,15 +57,17 @@ class Episode:
     invalid_turns: int = 0
     achievements: tuple[str, ...] | None = None
     achievable: tuple[str, ...] = ()
+    context_full: bool | None = None
     turns: list[Turn] = field(default_factory=list)
 
 
 class PlayedTurn(TypedDict):
-    """What replays a turn: the reply as text, and the action that was executed."""
+    """What replays a turn: the reply as text (and as `ids` where prompts are made of them), the action executed."""
 
     reply: str
     action: str
     valid: bool
+    ids: NotRequired[list[int]]
 
 
 class SlotState(TypedDict):
@@ -117,6 +121,7 @@ class GameSlot:
         self.failed_resets: list[Episode] = []
         self._make = make
         self._seeds = seeds
+        self._trajectory = prompter if isinstance(prompter, TrajectoryPrompter) else None
         self._game: TextEnv | None = None
 
     @property
@@ -158,7 +163,10 @@ class GameSlot:
             action = parse_action(reply.text, self.legal, self.game.synonyms)
             turn.valid = action is not None
             turn.action = self.game.default_action if action is None else action
-            answer = self._step(PlayedTurn(reply=reply.text, action=turn.action, valid=turn.valid))
+            played = PlayedTurn(reply=reply.text, action=turn.action, valid=turn.valid)
+            if self._trajectory:
+                played["ids"] = reply.ids
+            answer = self._step(played)
             if not answer.terminated:
                 self._build_prompt()
         except UserError:
@@ -166,12 +174,13 @@ class GameSlot:
         except GAME_ERRORS as error:
             self.close()
             return turn, self._broken(turn, f"game: {in_short(error, __file__)}")
-        turn.terminated, turn.truncated = answer.terminated, answer.truncated
+        turn.terminated, turn.truncated = answer.terminated, answer.truncated or self._is_full()
         turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
         if turn.truncated and not turn.terminated:
             turn.next_prompt_ids = self.prompt.ids
         if turn.terminated or turn.truncated:
-            return turn, self._finish(turn, answer.success, answer.progression)
+            cut = not (answer.terminated or answer.truncated)
+            return turn, self._finish(turn, answer.success, answer.progression, cut)
         self._record(turn)
         return turn, None
 
@@ -247,7 +256,7 @@ class GameSlot:
         self.legal = self._legal(info)
         if self._achievable and (terminated or truncated or "achievements" in info):
             self._unlocked = _names("achievements", info.get("achievements"), self._achievable)
-        self.memory.add(PastTurn(scene, **played))
+        self.memory.add(PastTurn(scene, played["reply"], played["action"], played["valid"]))
         self._played.append(played)
         self._invalid += not played["valid"]
         self._return += answer.reward
@@ -259,8 +268,11 @@ class GameSlot:
             answer = self._step(turn)
             if answer.terminated or answer.truncated:
                 return False
-        self._build_prompt()
-        return True
+            if self._trajectory:  # each prompt is made of the one before
+                self._build_prompt()
+        if not self._trajectory:
+            self._build_prompt()
+        return not self._is_full()
 
     def _legal(self, info: dict[str, Any]) -> tuple[str, ...] | None:
         narrowed = info.get("legal_actions")
@@ -275,11 +287,21 @@ class GameSlot:
 
     def _build_prompt(self) -> None:
         self.overflow = False
+        if self._trajectory and self._played:
+            last = self._played[-1]
+            self.prompt: Prompt = self._trajectory.extend(
+                self.prompt, last["reply"], last["ids"], self.game, self.observation, self.legal
+            )
+            return
         try:
             self.prompt = self.prompter.build(self.game, self.observation, self.memory, self.legal)
         except PromptTooLong as error:
             self.overflow = True
             self.prompt = Prompt(error.messages, error.ids, 0)
+
+    def _is_full(self) -> bool:
+        """Whether the dialogue has grown over its budget. (A first prompt over budget is an `overflow`.)"""
+        return self._trajectory is not None and self._trajectory.is_full(self.prompt)
 
     def _new_turn(self) -> Turn:
         return Turn(
@@ -301,7 +323,9 @@ class GameSlot:
         turn.error, turn.finish_reason = error, "error"
         return self._finish(turn, None, None)
 
-    def _finish(self, turn: Turn, success: bool | None, progression: float | None) -> Episode:
+    def _finish(
+        self, turn: Turn, success: bool | None, progression: float | None, context_full: bool = False
+    ) -> Episode:
         self._record(turn)
         return Episode(
             game=self.game_id,
@@ -314,6 +338,7 @@ class GameSlot:
             invalid_turns=self._invalid,
             achievements=self._unlocked if self._achievable else None,
             achievable=self._achievable,
+            context_full=context_full if self._trajectory else None,
             turns=self._turns,
         )
 

@@ -106,13 +106,14 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
     """Success with its Wilson interval, return with a bootstrap interval over episodes, progression and length; where
     the game has achievements, their mean number an episode, the rate of each, and the score made of the rates.
 
-    There must be an episode at least. Those that broke count: without success and at progression 0 where these have a
-    meaning, with the return and the achievements they had.
+    There must be an episode at least. Those that broke, and those that `rows: trajectory` cut (`context_full`, their
+    fraction), count: without success and at progression 0 where these have a meaning and the game says nothing, with
+    the return and the achievements they had.
     """
     successes = [bool(e.success) for e in episodes]
     meaningful = any(e.success is not None for e in episodes)
     returns = [e.game_return for e in episodes]
-    progressions = [e.progression or 0.0 for e in episodes if e.progression is not None or e.error]
+    progressions = [e.progression or 0.0 for e in episodes if e.progression is not None or e.error or e.context_full]
     measured = any(e.progression is not None for e in episodes)
     turns = sum(e.length for e in episodes)
     return {
@@ -126,8 +127,16 @@ def summarise(episodes: Sequence[Episode]) -> Summary:
         "lengths": [e.length for e in episodes],
         "invalid_fraction": sum(e.invalid_turns for e in episodes) / max(1, turns),
         "errors": sum(e.error is not None for e in episodes),
+        **_context_full(episodes),
         **_achievements(episodes),
     }
+
+
+def _context_full(episodes: Sequence[Episode]) -> Summary:
+    """Empty where prompts do not grow with the episode."""
+    if all(e.context_full is None for e in episodes):
+        return {}
+    return {"context_full": sum(bool(e.context_full) for e in episodes) / len(episodes)}
 
 
 def _achievements(episodes: Sequence[Episode]) -> Summary:

@@ -17,8 +17,8 @@ from agentrl.engines.base import Reply
 from agentrl.episode import Episode, GameSlot
 from agentrl.errors import UserError
 from agentrl.memory import make_memory
-from agentrl.prompting import Prompter
 from agentrl.records import Message
+from agentrl.trajectory import make_prompter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -44,7 +44,7 @@ def play(config: Config, seed: int | None, show_prompt: bool, console: Console) 
         0,
         game.id,
         lambda: envs.make(game.id, **game.options),
-        Prompter(config.prompt, game.id, tokenizer),
+        make_prompter(config, tokenizer),
         make_memory(config.prompt),
         lambda episode: seed if episode == 0 else None,
     )

@@ -1,8 +1,9 @@
 """From an observation to prompt ids: a style's templates, then the model's chat template, then tokens within a budget.
 
 Every turn's prompt is built anew from the memory and stands alone: nothing depends on what an earlier prompt held, so a
-chat template may rewrite past messages as it likes. What never changes comes first (rules, actions, reply format), then
-the episode's mission, then what changes by turn, so that turns share their beginning.
+chat template may rewrite past messages as it likes (`agentrl.trajectory` is the exception). What never changes comes
+first (rules, actions, reply format), then the episode's mission, then what changes by turn, so that turns share their
+beginning.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class GameTexts(Section):
 
 
 VARIABLES = {
-    "system": ("rules", "hints", "actions", "max_turns", "mission"),
+    "system": ("rules", "hints", "actions", "max_turns", "mission", "facts"),
     "past": ("scene", "mission"),
     "current": ("scene", "status", "facts", "legal", "mission"),
     "reply": ("action",),
@@ -105,13 +106,16 @@ class Prompter:
         game: NAME or NAME/TASK; NAME chooses prompts/games/NAME.yaml, which a game need not have.
         tokenizer: with None, prompts have messages only and nothing is dropped.
 
+    Attributes:
+        budget: most tokens of a prompt that is answered.
+
     Raises:
         UserError: an unknown style, a mistake in a template, a model without a usable chat template. Any method raises
             it too, where a template fails on a turn's values.
     """
 
     def __init__(self, config: PromptConfig, game: str, tokenizer: PreTrainedTokenizerBase | None) -> None:
-        self._budget = config.max_prompt_tokens
+        self.budget = config.max_prompt_tokens
         self._chat = None if tokenizer is None else ChatEncoder(tokenizer)
         self._clean = _well_formed if self._chat is None else self._chat.neutralise
         style_file = _style_file(config.style)
@@ -153,9 +157,9 @@ class Prompter:
         for dropped in range(len(turns) + 1):
             messages = self._assemble(game, turns[dropped:], current)
             ids = self._chat.encode(messages)
-            if len(ids) <= self._budget:
+            if len(ids) <= self.budget:
                 return Prompt(messages, ids, dropped)
-        raise PromptTooLong(messages, ids, self._budget)
+        raise PromptTooLong(messages, ids, self.budget)
 
     def reply_for(self, action: str) -> str:
         """How a scripted player's reply reads in this style."""
@@ -179,12 +183,12 @@ class Prompter:
     def _system_text(self, game: TextEnv) -> str:
         own = self.texts.actions
         actions = tuple((name, own.get(name, meaning)) for name, meaning in (game.actions or {}).items())
-        return self._system(self.texts.rules.strip(), self.texts.hints.strip(), actions, game.max_turns, game.mission)
+        texts = (self.texts.rules.strip(), self.texts.hints.strip())
+        return self._system(*texts, actions, game.max_turns, game.mission, _facts(game))
 
     def _current_text(self, game: TextEnv, observation: Observation, legal: Sequence[str] | None) -> str:
         narrowed = tuple(legal) if legal is not None and set(legal) != set(game.actions or ()) else ()
-        facts = tuple(game.prompt_facts().items())
-        return self._current(observation.scene, observation.status, facts, narrowed, game.mission)
+        return self._current(observation.scene, observation.status, _facts(game), narrowed, game.mission)
 
 
 class ChatEncoder:
@@ -222,7 +226,10 @@ class ChatEncoder:
 
     def encode(self, messages: list[Message]) -> list[int]:
         """The ids of the rendered messages and the header of the reply to come."""
-        text = self.render(messages)
+        return self.encode_text(self.render(messages))
+
+    def encode_text(self, text: str) -> list[int]:
+        """The ids of a rendered text, or of a part of one that begins with one of the tokenizer's added tokens."""
         ids: list[int] = []
         start = 0
         for border in self._borders.finditer(text):
@@ -278,7 +285,10 @@ Loaded = TypeVar("Loaded", bound=Section)
 
 
 def _template(source: str, names: Sequence[str], where: str, clean: Callable[[str], str]) -> Callable[..., str]:
-    """A function of the values of `names`, in that order; results are stripped, cleaned and remembered."""
+    """A function of the values of `names`, in that order; results are stripped, cleaned and remembered.
+
+    Remembered by the values that the template uses: a system text without facts stays the same while they change.
+    """
     try:
         used = find_undeclared_variables(_ENVIRONMENT.parse(source))
         template = _ENVIRONMENT.from_string(source)
@@ -288,14 +298,21 @@ def _template(source: str, names: Sequence[str], where: str, clean: Callable[[st
         raise UserError(f"{where}: {unknown} is not known here{_suggestion(unknown, names)}")
 
     @lru_cache(maxsize=CACHE)
-    def render(*values: Any) -> str:
+    def rendered(given: tuple[tuple[str, Any], ...]) -> str:
         try:
-            text = template.render(zip(names, values, strict=True))
+            text = template.render(given)
         except Exception as error:
             raise UserError(f"{where}: {type(error).__name__}: {error}") from error
         return clean(text.strip())
 
+    def render(*values: Any) -> str:
+        return rendered(tuple(pair for pair in zip(names, values, strict=True) if pair[0] in used))
+
     return render
+
+
+def _facts(game: TextEnv) -> tuple[tuple[str, str], ...]:
+    return tuple(game.prompt_facts().items())
 
 
 def _style_file(style: str) -> Traversable | Path:

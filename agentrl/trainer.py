@@ -156,7 +156,7 @@ class Trainer:
         critic_only = not self.progress.warmup_done
         collected = self.collector.collect(self.config.batch.turns_per_env, self._should_stop)
         collected_at = time.monotonic()
-        batch = TurnBatch.from_turns(collected.turns)
+        batch = self._batch(collected.turns)
         targets, metrics = self.learner.targets(batch, critic_only)
         annotate(batch, targets)
         self._tell("on_batch", collected.turns)
@@ -294,9 +294,12 @@ class Trainer:
         indices = range(self.ranks.index * count, (self.ranks.index + 1) * count)
         return [self.parts.games(i, partial(training_seed, self.config.seed, i), evaluation=False) for i in indices]
 
+    def _batch(self, turns: list[Turn]) -> TurnBatch:
+        return TurnBatch.from_turns(turns, join=self.config.rows == "trajectory")
+
     def _score(self, turns: list[Turn]) -> None:
         """Give turns their values and advantages, for the reader of the report."""
-        batch = TurnBatch.from_turns(turns)
+        batch = self._batch(turns)
         annotate(batch, make_targets(batch, self.learner.scores(batch), self.config.algorithm, Ranks())[0])
 
     def _check_errors(self, fraction: float, turns: list[Turn]) -> None:
