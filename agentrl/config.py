@@ -246,7 +246,7 @@ class Config(Section):
             if value != default:
                 raise ValueError(
                     f"prompt.{name} = {value}: has no meaning with rows = trajectory, where every turn is kept whole; "
-                    f"leave it out"
+                    f"leave it at {'null' if default is None else default}"
                 )
         if self.algorithm.minibatches > self.batch.num_envs:
             raise ValueError(
