@@ -44,7 +44,8 @@ class SceneOptions:
 
 def scene(world: Any, player: Any, options: SceneOptions) -> str:
     """The long text: condition, surroundings, and what is faced."""
-    cells = _cells(world, *player.pos.tolist(), options)
+    x, y = player.pos.tolist()
+    cells = _cells(world, x, y, options)
     phrases = PRECISE if options.precise_location else ROUGH
     told = _nearest(_listed(cells, options)) if options.unique_items else _listed(cells, options)
     lines = [f"- {name} {phrases[place]}" for name, place in told]

@@ -37,7 +37,7 @@ class InOrder(dict[Any, None]):
 class OrderedWorld(engine.World):
     def reset(self, seed: int | None = None) -> None:
         super().reset(seed)
-        self._chunks = defaultdict(InOrder)
+        self._chunks: dict[tuple[int, int, int, int], InOrder] = defaultdict(InOrder)
 
 
 class Simulation(crafter.Env):
@@ -52,6 +52,7 @@ class Simulation(crafter.Env):
         self.world = self._world = OrderedWorld(AREA, constants.materials, CHUNK)
         self._night_numbers = night_pictures * NIGHT_NOISE
         self._view = np.array(VIEW)
+        self._last_health = 0
         self._size = np.array((PICTURE, PICTURE))
         self._local_view: engine.LocalView | None = None
 
@@ -100,7 +101,7 @@ class Simulation(crafter.Env):
         """What the package draws at a reset."""
 
     def _reward_of_step(self) -> float:
-        health = self._player.health
+        health: int = self._player.health
         reward = (health - self._last_health) / 10
         self._last_health = health
         unlocked = {name for name, count in self._player.achievements.items() if count > 0} - self._unlocked

