@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -19,7 +19,8 @@ import agentrl
 from agentrl.callbacks import Callback, TrainerView
 from agentrl.errors import UserError
 from agentrl.plainyaml import load_yaml
-from agentrl.report_charts import FRAME, Chart, ChartSpec, Mark, draw, number
+from agentrl.report_bars import Histogram, UnlockRates, length_histogram, unlock_rates
+from agentrl.report_charts import FRAME, Chart, ChartSpec, Mark, draw, is_number, number
 from agentrl.report_episodes import read_episodes, visible
 from agentrl.statistics import wilson
 from agentrl.tracking import read_metrics
@@ -38,10 +39,13 @@ PLAYERS = {
 ON_THE_WAY = "update-"
 """Evaluations during training are points in the curves, not lines of the table."""
 
+MEASURES = ("success", "achievements", "return")
+
 CHARTS = {
     "Learning": (
         ChartSpec("Success", {"episode/success": "training"}, limits=(0, 1), whole=True, evaluation="success"),
         ChartSpec("Return", {"episode/return": "training"}, evaluation="return"),
+        ChartSpec("Achievements an episode", {"episode/achievements": "training"}, evaluation="achievements"),
         ChartSpec("Episode length", {"episode/length": "training"}, evaluation="length"),
     ),
     "Optimisation": (
@@ -124,7 +128,7 @@ def metric_rows(raw: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None
     """One row an update, in order: rows of the same update are merged, what is no finite number is None."""
     merged: dict[int, dict[str, float | None]] = {}
     for row in raw:
-        clean = {name: float(v) if _is_number(v) and abs(v) < 1e30 else None for name, v in row.items()}
+        clean = {name: float(v) if is_number(v) and abs(v) < 1e30 else None for name, v in row.items()}
         merged.setdefault(row["update"], {}).update(clean)
     return [merged[update] for update in sorted(merged)]
 
@@ -174,7 +178,7 @@ class PlayerRow:
 
 @dataclass(frozen=True)
 class Task:
-    """One game's evaluations; `measure` is what the headline compares."""
+    """One game's evaluations; `measure` is what the headline compares: what the game has of `MEASURES`, the first."""
 
     name: str
     measure: str
@@ -182,6 +186,9 @@ class Task:
     axis: tuple[str, str]
     before: dict[str, Any]
     after: dict[str, Any]
+    achieving: bool
+    achievements: list[UnlockRates]
+    lengths: Histogram | None
 
 
 def _evaluations(results: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -195,7 +202,7 @@ def _evaluations(results: Mapping[str, Any]) -> dict[str, dict[str, dict[str, An
 
 
 def _task(name: str, groups: Mapping[str, dict[str, Any]]) -> Task:
-    measure = "success" if any(_is_number(figures.get("success")) for figures in groups.values()) else "return"
+    measure = next((m for m in MEASURES if any(is_number(f.get(m)) for f in groups.values())), MEASURES[-1])
     spans = {player: _span(figures, measure) for player, figures in groups.items()}
     known = [value for span in spans.values() if span for value in span]
     low, high = (0.0, 1.0) if measure == "success" or not known else (min(known), max(known))
@@ -210,15 +217,25 @@ def _task(name: str, groups: Mapping[str, dict[str, Any]]) -> Task:
         span = spans[player]
         places = [percent(value) for value in span] if span else [-1.0] * 3
         rows.append(PlayerRow(player, PLAYERS.get(player, player.replace("_", " ")), figures, *places))
-    return Task(name, measure, rows, (number(low), number(high)), groups.get("before", {}), groups.get("after", {}))
+    return Task(
+        name,
+        measure,
+        rows,
+        axis=(number(low), number(high)),
+        before=groups.get("before", {}),
+        after=groups.get("after", {}),
+        achieving=any("achievements" in figures for figures in groups.values()),
+        achievements=unlock_rates(groups),
+        lengths=length_histogram(groups),
+    )
 
 
 def _span(figures: Mapping[str, Any], measure: str) -> tuple[float, float, float] | None:
     """(low, value, high) of a figure; None if it has no number."""
     value, bounds = figures.get(measure), figures.get(f"{measure}_ci95")
-    if not _is_number(value):
+    if not is_number(value):
         return None
-    if isinstance(bounds, list) and len(bounds) == 2 and all(map(_is_number, bounds)):
+    if isinstance(bounds, list) and len(bounds) == 2 and all(map(is_number, bounds)):
         return bounds[0], value, bounds[1]
     return value, value, value
 
@@ -239,24 +256,24 @@ def _unfinished(config: Any, results: Mapping[str, Any], rows: Sequence[Mapping[
         return ""
     done = sum(1 for row in rows if "turns" in row and not row.get("phase/critic_warmup"))
     planned = _dig(config, "batch", "updates")
-    if not _is_number(planned) or done < planned:
-        return f"{done}{f' of {planned}' if _is_number(planned) else ''} policy updates done"
+    if not is_number(planned) or done < planned:
+        return f"{done}{f' of {planned}' if is_number(planned) else ''} policy updates done"
     return "no evaluation after training" if _dig(config, "evaluation", "episodes") != 0 else ""
 
 
 def _facts(config: Any, results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The run in a few numbers; what is not known is left out."""
     turns, seconds, cpu_seconds = (results.get(name) for name in ("turns", "seconds", "cpu_seconds"))
-    if not _is_number(turns):
+    if not is_number(turns):
         turns = next((row["turns"] for row in reversed(rows) if row.get("turns")), None)
     warmup = sum(1 for row in rows if row.get("phase/critic_warmup"))
     facts = {
         "updates": (f"{int(rows[-1]['update'] or 0):,}" + (f", {warmup} of them critic warm-up" if warmup else ""))
         if rows
         else "",
-        "turns": f"{round(turns):,}" if _is_number(turns) else "",
-        "time": span_of_time(seconds) if _is_number(seconds) else "",
-        "CPU time": span_of_time(cpu_seconds) if _is_number(cpu_seconds) else "",
+        "turns": f"{round(turns):,}" if is_number(turns) else "",
+        "time, evaluations included": span_of_time(seconds) if is_number(seconds) else "",
+        "CPU time of training alone": span_of_time(cpu_seconds) if is_number(cpu_seconds) else "",
         "machine": str(results.get("machine") or ""),
         "seed": _plain(results.get("seeds", _dig(config, "seed"))),
     }
@@ -283,7 +300,7 @@ def figure(value: Any, digits: int = 2) -> str:
 
 def interval(bounds: Any) -> str:
     """[low, high], or nothing."""
-    if isinstance(bounds, list) and len(bounds) == 2 and all(map(_is_number, bounds)):
+    if isinstance(bounds, list) and len(bounds) == 2 and all(map(is_number, bounds)):
         return f"[{figure(float(bounds[0]))}, {figure(float(bounds[1]))}]"
     return ""
 
@@ -323,7 +340,3 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, TypeGuard
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,11 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     step *= next(factor for factor in (1, 2, 5, 10, 20) if (high - low) / (step * factor) <= most)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether what a file holds can be drawn: finite, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def number(value: float) -> str:

@@ -7,19 +7,31 @@ from agentrl.records import Message, Turn
 from agentrl.turn_files import episodes, read_turns
 
 MAX_EPISODES = 3
-MAX_HEAD, MAX_TAIL = 50, 10
+MAX_HEAD, MAX_TAIL = 30, 10
+"""Episodes a file, and turns an episode: its first and its last."""
+
 MAX_TEXT = 4000
 MAX_PROMPT = 8000
-"""Limits of episodes a file, turns an episode, characters a message and a prompt. What is left out is said in place."""
+MAX_MEMORY = 60_000
+"""Characters of a message, of what a prompt holds beside the newest message, and of all that in an episode: there the
+texts of earlier turns come back. What is left out is said in place."""
 
 
 @dataclass(frozen=True)
 class ShownTurn:
-    """`seen` is the newest message of the prompt, `prompt` its other messages without the shared instruction."""
+    """A turn and its prompt.
+
+    Attributes:
+        seen: the newest message.
+        instruction: the system message where it differs from that of the turn shown before, else "".
+        prompt: the messages between them; the oldest `left_out` are not among these.
+    """
 
     turn: Turn
     seen: str
+    instruction: str
     prompt: list[Message]
+    left_out: int
 
 
 @dataclass(frozen=True)
@@ -57,9 +69,14 @@ def read_episodes(path: Path) -> EpisodeFile:
 
 
 def _episode(number: int, turns: list[Turn]) -> ShownEpisode:
-    first = turns[0].messages
-    instruction = first[0]["content"] if first and first[0]["role"] == "system" else ""
     head, tail = (turns, []) if len(turns) <= MAX_HEAD + MAX_TAIL else (turns[:MAX_HEAD], turns[-MAX_TAIL:])
+    instruction = latest = _instruction(turns[0])
+    shown: list[ShownTurn] = []
+    room = MAX_MEMORY
+    for turn in (*head, *tail):
+        shown.append(_shown(turn, latest, min(room, MAX_PROMPT)))
+        latest = _instruction(turn)
+        room -= len(shown[-1].instruction) + sum(len(message["content"]) for message in shown[-1].prompt)
     return ShownEpisode(
         number=number,
         game=turns[0].game,
@@ -68,9 +85,9 @@ def _episode(number: int, turns: list[Turn]) -> ShownEpisode:
         total_reward=sum(turn.reward for turn in turns),
         ending=_ending(turns[-1]),
         instruction=shorten(instruction, MAX_TEXT),
-        head=[_shown(turn, instruction) for turn in head],
-        skipped=len(turns) - len(head) - len(tail),
-        tail=[_shown(turn, instruction) for turn in tail],
+        head=shown[: len(head)],
+        skipped=len(turns) - len(shown),
+        tail=shown[len(head) :],
     )
 
 
@@ -82,17 +99,26 @@ def _ending(last: Turn) -> str:
     return "time limit" if last.truncated else "not ended"
 
 
-def _shown(turn: Turn, instruction: str) -> ShownTurn:
-    messages = turn.messages
-    if messages and messages[0] == {"role": "system", "content": instruction}:
-        messages = messages[1:]
-    seen = messages[-1]["content"] if messages else ""
-    room, prompt = MAX_PROMPT, []
-    for message in messages[:-1]:
+def _instruction(turn: Turn) -> str:
+    first = turn.messages[:1]
+    return first[0]["content"] if first and first[0]["role"] == "system" else ""
+
+
+def _shown(turn: Turn, latest: str, room: int) -> ShownTurn:
+    """With at most some `room` characters beside the newest message; the newest of them, whole messages but for one."""
+    system = _instruction(turn)
+    messages = turn.messages[1:] if system else turn.messages
+    changed = shorten(system, min(MAX_TEXT, max(room, 0))) if system != latest else ""
+    room -= len(changed)
+    prompt: list[Message] = []
+    for message in reversed(messages[:-1]):
+        if room <= 0:
+            break
         text = shorten(message["content"], min(MAX_TEXT, room))
-        room = max(room - len(text), 0)
-        prompt.append({"role": message["role"], "content": text})
-    return ShownTurn(turn, shorten(seen, MAX_TEXT), prompt)
+        room -= len(text)
+        prompt.insert(0, {"role": message["role"], "content": text})
+    seen = shorten(messages[-1]["content"], MAX_TEXT) if messages else ""
+    return ShownTurn(turn, seen, changed, prompt, left_out=max(len(messages) - 1, 0) - len(prompt))
 
 
 def shorten(text: str, most: int) -> str:

@@ -17,6 +17,7 @@ from agentrl.config import Config
 from agentrl.configfile import dump_config
 from agentrl.records import Message, Turn
 from agentrl.report import ReportWriter, charts, metric_rows, render, write_report
+from agentrl.report_bars import length_histogram, unlock_rates
 from agentrl.report_charts import FRAME, MAX_POINTS, Chart, ChartSpec, Mark, draw, number, ticks
 from agentrl.report_episodes import MAX_HEAD, MAX_TAIL, MAX_TEXT, read_episodes, shorten, visible
 from agentrl.statistics import wilson
@@ -127,8 +128,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "Success on held-out episodes of babyai/goto 0.25 → 0.90" in words
     assert "95 % intervals [0.18, 0.34] → [0.83, 0.94]" in words
     assert (
-        "updates 30, 4 of them critic warm-up turns 1,920 time 1 h 2 min CPU time 1 min 15 s machine 2 cores seed 0"
-        in words
+        "updates 30, 4 of them critic warm-up turns 1,920 time, evaluations included 1 h 2 min "
+        "CPU time of training alone 1 min 15 s machine 2 cores seed 0" in words
     )
     assert "after training 100 0.90 [0.83, 0.94] 0.81 [0.40, 0.62] 0.90 12.2 0.125 3" in words
     # In the order of the story, and nothing of the evaluations underway.
@@ -177,6 +178,8 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(metrics)
     results = json.loads((tmp_path / "results.json").read_text())
     results["after"][HOSTILE] |= {"length": HOSTILE, "success": HOSTILE, "success_ci95": [HOSTILE, HOSTILE]}
+    results["after"][HOSTILE] |= {"achievements": HOSTILE, "achievements_ci95": HOSTILE, "score": HOSTILE}
+    results["after"][HOSTILE] |= {"achievement_rates": {HOSTILE: 0.5, "x": HOSTILE}, "lengths": [3, HOSTILE, None, 9]}
     results |= {"machine": HOSTILE, "seeds": [HOSTILE], "versions": {HOSTILE: HOSTILE}, HOSTILE: results["before"]}
     (tmp_path / "results.json").write_text(json.dumps(results))
     messages = [{"role": HOSTILE, "content": HOSTILE}] * 3
@@ -188,6 +191,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     html = render(tmp_path)
     page = Page(html)
     assert set(page.names()) <= set(clean.names()) | {"ul", "li"}
+    assert f"{visible(HOSTILE).split()[-1]} 50 %" in page.words
     assert page.names().count("style") == 1
     for tag, attributes in page.tags:
         assert not [name for name in attributes if name.startswith("on")], tag
@@ -195,6 +199,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     # Title, heading, game, model, config.yaml, task, machine, versions, player, turns, metric name and its SVG titles.
     assert page.text.count(shown) >= 20
     assert any(attributes.get("aria-label") == shown for tag, attributes in page.tags if tag == "svg")
+    assert "3 turns: 1 of 2 episodes" in page.text
     for hidden in ("<script", "</title></style>", "\x1b", "\u202e", "<mark>", "<!--", " 49"):
         assert hidden not in html, hidden
 
@@ -248,6 +253,107 @@ def test_a_game_without_success_is_judged_by_its_return(tmp_path: Path) -> None:
     assert "Return on held-out episodes of crafter 0.50 → 2.50" in Page(render(tmp_path)).words
 
 
+def achieving(mean: float, **rates: float) -> dict[str, Any]:
+    figures_ = figures(None) | {"achievements": mean, "achievements_ci95": [mean - 0.25, mean + 0.25], "score": 7.654}
+    return figures_ | {"achievement_rates": rates, "lengths": [30, 400, 400, 100 * round(mean)]}
+
+
+def test_a_game_with_achievements(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    assert "achievements" not in Page(render(tmp_path)).words
+    assert "Episodes by their length" not in Page(render(tmp_path)).words
+    results = {
+        "random": {"cave": figures(None)},
+        "before": {"cave": achieving(2.5, drink=0.4, sapling=0.2, coal=0.0)},
+        "after": {"cave": achieving(5.25, drink=0.4, sapling=1.0, coal=0.125)},
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    page = Page(render(tmp_path))
+    assert "Achievements an episode on held-out episodes of cave 2.50 → 5.25" in page.words
+    assert "95 % intervals [2.25, 2.75] → [5.00, 5.50]" in page.words
+    assert page.names().count("th") == 10 + 3
+    words = page.words.replace("\N{EN DASH}", "none")
+    assert "before training 100 none 0.50 [0.40, 0.62] none 2.50 [2.25, 2.75] 7.65 % 12.2" in words
+    assert "uniformly random 100 none 0.50 [0.40, 0.62] none none none 12.2" in words
+    rates = "Episodes that unlock it before training after training sapling 20 → 100 % drink 40 → 40 % coal 0 → 12 %"
+    assert rates in page.words
+    bars = [(a["class"], a["style"]) for tag, a in page.tags if tag == "i" and a.get("style")]
+    assert bars == [
+        *(("before", "width:20.0%"), ("after", "width:100.0%")),
+        *(("before", "width:40.0%"), ("after", "width:40.0%")),
+        *(("before", "width:0.0%"), ("after", "width:12.5%")),
+    ]
+    assert "before training, 400 to 449 turns: 2 of 4 episodes" in page.text
+    assert "after training, 500 to 549 turns: 1 of 4 episodes" in page.text
+
+
+def test_an_unfinished_run_shows_what_was_unlocked_before(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    (tmp_path / "results.json").write_text(json.dumps({"before": {"cave": achieving(2.5, coal=0.25)}}))
+    assert "Episodes that unlock it before training coal 25 %" in Page(render(tmp_path)).words
+
+
+def test_achievements_are_a_curve() -> None:
+    prefix = "evaluation/after/cave"
+    rows = metric_rows([{"update": 4, "episode/achievements": 4.5, f"{prefix}/achievements": 5.0}])
+    (chart,) = charts(rows)["Learning"]
+    assert (chart.title, len(chart.lines), len(chart.marks)) == ("Achievements an episode", 1, 1)
+
+
+def test_unlock_rates_are_sorted_by_the_last_player() -> None:
+    groups = {"before": {"achievement_rates": {"a": 0.5, "b": 0.25, "c": 0.0}}}
+    assert [row.name for row in unlock_rates(groups)] == ["a", "b", "c"]
+    groups["after"] = {"achievement_rates": {"a": 0.5, "b": 0.5, "d": 1.0}}
+    assert [(row.name, row.percents) for row in unlock_rates(groups)] == [
+        ("d", {"before": 0.0, "after": 100.0}),
+        ("a", {"before": 50.0, "after": 50.0}),
+        ("b", {"before": 25.0, "after": 50.0}),
+        ("c", {"before": 0.0, "after": 0.0}),
+    ]
+    odd: dict[str, Any] = {"before": {"achievement_rates": ["a"]}, "after": {"achievement_rates": {"a": 2, "b": True}}}
+    assert unlock_rates(odd) == []
+
+
+def test_length_histogram_by_hand() -> None:
+    # Lengths 1 to 4, bins of one turn; the highest, 3 of 4 episodes, is 75 % on an axis to 80 %.
+    found = length_histogram({"before": {"lengths": [1, 1, 1, 4]}, "after": {"lengths": [2, 4]}})
+    assert found is not None
+    unit, height = (FRAME.right - FRAME.left) / 4, FRAME.bottom - FRAME.top
+    assert found.players == ["before", "after"]
+    assert [label for _, label in found.y_ticks] == ["0 %", "20 %", "40 %", "60 %", "80 %"]
+    assert [(bar.player, bar.title.partition(", ")[2]) for bar in found.bars] == [
+        ("before", "1 turn: 3 of 4 episodes"),
+        ("before", "4 turns: 1 of 4 episodes"),
+        ("after", "2 turns: 1 of 2 episodes"),
+        ("after", "4 turns: 1 of 2 episodes"),
+    ]
+    for bar, (place, share) in zip(found.bars, [(0.08, 75), (3.08, 25), (1.5, 50), (3.5, 50)], strict=True):
+        assert bar.x == pytest.approx(FRAME.left + place * unit, abs=0.06)
+        assert bar.width == pytest.approx(0.42 * unit, abs=0.06)
+        assert bar.height == pytest.approx(share / 80 * height, abs=0.06)
+        assert bar.y + bar.height == pytest.approx(FRAME.bottom, abs=0.11)
+    for odd in ([], [5, 5, 5], "5", [None, "x", True, -1, 3], None):
+        assert length_histogram({"after": {"lengths": odd}}) is None
+
+
+@given(st.lists(st.integers(0, 12_000), min_size=1), st.lists(st.integers(0, 600)))
+def test_every_episode_is_in_a_bin_of_the_histogram(before: list[int], after: list[int]) -> None:
+    found = length_histogram({"before": {"lengths": before}, "after": {"lengths": after}})
+    if found is None:
+        assert len({*before, *after}) == 1
+        return
+    counted = {"before": 0, "after": 0}
+    for bar in found.bars:
+        counted[bar.player] += int(bar.title.partition(": ")[2].partition(" of ")[0])
+        assert FRAME.left <= bar.x <= bar.x + bar.width <= FRAME.right + 0.1
+        assert FRAME.top - 0.1 <= bar.y <= bar.y + bar.height <= FRAME.bottom + 0.11
+        ends = [int(n) for n in re.findall(r"\d+", bar.title.partition(": ")[0].replace(",", ""))]
+        inside = [n for n in (before if bar.player == "before" else after) if ends[0] <= n <= ends[-1]]
+        assert bar.title.partition(": ")[2].startswith(f"{len(inside)} of ")
+    assert counted == {"before": len(before), "after": len(after)}
+    assert all(FRAME.left <= x <= FRAME.right + 0.1 for x, _ in found.x_ticks)
+
+
 def test_report_writer_writes_at_the_end_on_the_main_process(tmp_path: Path) -> None:
     write_run(tmp_path)
     ReportWriter().on_end(SimpleNamespace(is_main=False, run_dir=tmp_path))
@@ -264,13 +370,73 @@ def test_long_episodes_and_texts_are_shortened_and_say_so(tmp_path: Path) -> Non
     assert (len(found.episodes), found.left_out) == (3, 2)
     episode = found.episodes[0]
     assert (episode.length, episode.skipped) == (200, 200 - MAX_HEAD - MAX_TAIL)
-    assert [shown.turn.turn for shown in episode.head + episode.tail] == [*range(50), *range(190, 200)]
+    assert [shown.turn.turn for shown in episode.head + episode.tail] == [*range(30), *range(190, 200)]
     html = render(tmp_path)
-    assert "140 turns left out here; they are in turns/evaluation-before.parquet" in html
+    assert "160 turns left out here; they are in turns/evaluation-before.parquet" in html
     assert "2 more in turns/evaluation-before.parquet" in html
     assert len(html) < 1_000_000
     assert shorten("a" * MAX_TEXT, MAX_TEXT) == "a" * MAX_TEXT
     assert shorten("abcdefgh", 4) == "ab\n… 4 characters left out …\ngh"
+
+
+@pytest.mark.parametrize(("growing", "turns"), [(False, 450), (True, 90)], ids=["a window of turns", "every turn"])
+def test_long_episodes_of_long_prompts_keep_the_page_light(tmp_path: Path, growing: bool, turns: int) -> None:
+    """An instruction of 4,000 characters that changes all the time, scenes of 800 characters in memory."""
+    write_run(tmp_path)
+
+    def long(number: int) -> Turn:
+        kept = range(0 if growing else max(0, number - 5), number)
+        memory = [
+            m
+            for n in kept
+            for m in ({"role": "user", "content": f"{n} " + "s" * 800}, {"role": "assistant", "content": "go"})
+        ]
+        system = {"role": "system", "content": "rules " * 650 + f"open: {number // 3}"}
+        return turn(number, messages=[system, *memory, {"role": "user", "content": "s" * 800}], reply_text="t" * 400)
+
+    path = tmp_path / "turns" / "evaluation-after.parquet"
+    write_turns(path, [replace(long(n), episode=episode) for episode in range(3) for n in range(turns)])
+    html = render(tmp_path)
+    assert html.count(f"{turns - 40} turns left out here; they are in turns/evaluation-after.parquet") == 3
+    assert len(html) < 700_000
+    first = read_episodes(path).episodes[0]
+    told = [len(shown.prompt) + shown.left_out for shown in first.head]
+    assert told == [2 * n if growing else 2 * min(n, 5) for n in range(30)]
+    assert [shown.left_out for shown in first.head[:4]] == [0] * 4
+    assert first.head[-1].left_out == told[-1]
+    assert "earlier messages, 3 tokens in all; all left out here" in Page(html).words
+    assert [shown.turn.turn for shown in first.head if shown.instruction] == list(range(3, 30, 3))
+
+
+def test_the_newest_of_the_memory_is_shown(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": f"{number} " + "s" * 2990} for number in range(5)]
+    path = tmp_path / "evaluation-after.parquet"
+    write_turns(path, [turn(0, messages=messages)])
+    (shown,) = read_episodes(path).episodes[0].head
+    assert (shown.seen[:2], [message["content"][:2] for message in shown.prompt], shown.left_out) == (
+        "4 ",
+        ["1 ", "2 ", "3 "],
+        1,
+    )
+    assert shown.prompt[1]["content"] == messages[2]["content"]
+    assert "characters left out" in shown.prompt[0]["content"]
+
+
+def test_an_instruction_is_shown_again_where_it_changes(tmp_path: Path) -> None:
+    def told(number: int, rules: str) -> Turn:
+        return turn(number, messages=[{"role": "system", "content": rules}, {"role": "user", "content": "scene"}])
+
+    write_run(tmp_path)
+    path = tmp_path / "turns" / "evaluation-after.parquet"
+    write_turns(
+        path, [told(0, "Open: all."), told(1, "Open: all."), told(2, "Open: <coal>."), told(3, "Open: <coal>.")]
+    )
+    (episode,) = read_episodes(path).episodes
+    assert episode.instruction == "Open: all."
+    assert [shown.instruction for shown in episode.head] == ["", "", "Open: <coal>.", ""]
+    page = Page(render(tmp_path))
+    assert page.words.count("the instruction has changed Open: <coal>.") == 1
+    assert page.words.count("Open: all.") == 1
 
 
 def test_the_instruction_is_shown_once_and_the_newest_message_apart(tmp_path: Path) -> None:
