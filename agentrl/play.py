@@ -124,7 +124,11 @@ def _note(console: Console, text: str) -> None:
 def _summary(episode: Episode) -> str:
     word = "over" if episode.success is None else "success" if episode.success else "no success"
     progression = episode.progression or 0
-    return f"{word} after {_turns(episode.length)}, return {episode.game_return:g}, progression {progression:.0%}."
+    summary = f"{word} after {_turns(episode.length)}, return {episode.game_return:g}, progression {progression:.0%}."
+    if episode.achievements is None:
+        return summary
+    names = f": {', '.join(episode.achievements)}" if episode.achievements else ""
+    return f"{summary}\n{len(episode.achievements)} of {len(episode.achievable)} achievements{names}."
 
 
 def _turns(count: int) -> str:

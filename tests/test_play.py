@@ -215,6 +215,19 @@ def test_a_games_text_is_shown_as_text(monkeypatch, hostile):
     assert Hostile.closed == 1
 
 
+@pytest.mark.parametrize(
+    ("unlocked", "line"),
+    [(["coal"], "1 of 2 achievements: coal."), (["coal", "a \x1b[2Jsapling"], "2 of 2"), ([], "0 of 2 achievements.")],
+)
+def test_what_was_unlocked_is_told_at_the_end(monkeypatch, hostile, unlocked, line):
+    info = {"success": None, "progression": 0.5, "achievements": unlocked}
+    monkeypatch.setattr(Hostile, "achievements", ("a \x1b[2Jsapling", "coal"))
+    monkeypatch.setattr(Hostile, "step", lambda self, action: (Observation("end"), 0.0, True, False, info))
+    screen = played(monkeypatch, ["anything"], game_id="hostile")
+    assert line in screen.splitlines()[-1]
+    assert "\x1b" not in screen
+
+
 def test_the_game_is_closed_when_it_breaks(monkeypatch, hostile):
     monkeypatch.setattr(Hostile, "step", lambda self, action: 1 / 0)
     with pytest.raises(UserError, match=r"hostile: the game broke: ZeroDivisionError: division by zero \(test_play"):
