@@ -107,13 +107,9 @@ def _nearest(told: Iterator[tuple[str, Place]]) -> Iterator[tuple[str, Place]]:
     """One of each kind, in the order in which the kinds were first met; of equally near ones the first."""
     nearest: dict[str, Place] = {}
     for name, place in told:
-        if name not in nearest or _distance(place) < _distance(nearest[name]):
+        if name not in nearest or DISTANCE[place] < DISTANCE[nearest[name]]:
             nearest[name] = place
     yield from nearest.items()
-
-
-def _distance(place: Place) -> int:
-    return abs(place[0]) + abs(place[1])
 
 
 def _steps(count: int) -> str:
@@ -127,7 +123,7 @@ def _directions(place: Place) -> list[tuple[int, str]]:
 
 
 def _rough(place: Place) -> str:
-    return f"{_steps(_distance(place))} to your {'-'.join(word for _, word in _directions(place))}"
+    return f"{_steps(DISTANCE[place])} to your {'-'.join(word for _, word in _directions(place))}"
 
 
 def _precise(place: Place) -> str:
@@ -135,5 +131,6 @@ def _precise(place: Place) -> str:
 
 
 _WINDOW = [(x, y) for x in range(-WEST_EAST, WEST_EAST + 1) for y in range(-NORTH_SOUTH, NORTH_SOUTH + 1)]
+DISTANCE = {(x, y): abs(x) + abs(y) for x, y in _WINDOW}
 ROUGH = {place: _rough(place) for place in _WINDOW}
 PRECISE = {place: _precise(place) for place in _WINDOW}

@@ -10,7 +10,9 @@ from typing import Any
 
 import crafter
 import numpy as np
-from crafter import constants, engine
+from crafter import constants, engine, objects
+
+from agentrl.envs.crafter_terrain import generate
 
 AREA = (64, 64)
 CHUNK = (12, 12)
@@ -52,7 +54,6 @@ class Simulation(crafter.Env):
         self.world = self._world = OrderedWorld(AREA, constants.materials, CHUNK)
         self._night_numbers = night_pictures * NIGHT_NOISE
         self._view = np.array(VIEW)
-        self._last_health = 0
         self._size = np.array((PICTURE, PICTURE))
         self._local_view: engine.LocalView | None = None
 
@@ -66,8 +67,14 @@ class Simulation(crafter.Env):
 
     def begin(self, seed: int, episode: int = 1) -> None:
         """The package's `episode`-th world of a seed, before any step."""
-        self._seed, self._episode = seed, episode - 1
-        self.reset()
+        self._step = 0
+        self._world.reset(seed=hash((seed, episode)) % (2**31 - 1))
+        self._update_time()
+        self._player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
+        self._last_health: int = self._player.health
+        self._unlocked: set[str] = set()
+        self._world.add(self._player)
+        generate(self._world, self._player)
 
     def step(self, action: str) -> tuple[float, bool]:
         """One step of an action of the package: its reward, and whether the player is dead."""
@@ -97,11 +104,8 @@ class Simulation(crafter.Env):
         self._world.random.set_state(before)
         return picture
 
-    def _obs(self) -> None:
-        """What the package draws at a reset."""
-
     def _reward_of_step(self) -> float:
-        health: int = self._player.health
+        health = self._player.health
         reward = (health - self._last_health) / 10
         self._last_health = health
         unlocked = {name for name, count in self._player.achievements.items() if count > 0} - self._unlocked
