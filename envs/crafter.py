@@ -133,7 +133,7 @@ class Crafter(TextEnv):
         self._turns += 1
         truncated = self._turns >= self.max_turns and not dead
         self._over = dead or truncated
-        return self._observe(), reward, dead, truncated, self._summary() if self._over else {}
+        return self._observe(), reward, dead, truncated, self._info()
 
     def prompt_facts(self) -> dict[str, str]:
         unlocked = self.simulation.unlocked
@@ -144,9 +144,10 @@ class Crafter(TextEnv):
         """The picture of BALROG, (256, 256, 3) bytes, in `render_mode: rgb_array`; else None."""
         return self.simulation.render() if self.render_mode == "rgb_array" else None
 
-    def _summary(self) -> dict[str, Any]:
+    def _info(self) -> dict[str, Any]:
         unlocked = [name for name in ACHIEVEMENTS if name in self.simulation.unlocked]
-        return {"success": None, "progression": len(unlocked) / len(ACHIEVEMENTS), "achievements": unlocked}
+        end = {"success": None, "progression": len(unlocked) / len(ACHIEVEMENTS)} if self._over else {}
+        return {"achievements": unlocked, **end}
 
     def _observe(self) -> Observation:
         world, player = self.simulation.world, self.simulation.player

@@ -204,7 +204,7 @@ def test_the_limit_is_a_truncation_and_the_end_is_refused_a_step():
     assert [answer[3] for answer in told] == [False] * 11 + [True]
     assert not any(answer[2] for answer in told)
     assert told[-1][4] == {"success": None, "progression": 1 / 22, "achievements": ["place_plant"]}
-    assert [answer[4] for answer in told[:-1]] == [{}] * 11
+    assert [answer[4] for answer in told[:-1]] == [{"achievements": ["place_plant"]}] * 11
     with pytest.raises(ResetNeeded):
         game.step("Noop")
     with pytest.raises(ResetNeeded):
