@@ -70,22 +70,30 @@ def length_histogram(groups: Groups) -> Histogram | None:
     for player, known in lengths.items():
         for length in known:
             counts[player][int((length - edges[0]) // size)] += 1
-    y_ticks = ticks(0, max(100 * max(bins) / len(lengths[player]) for player, bins in counts.items()))
+    shares = {player: [100 * n / len(lengths[player]) for n in bins] for player, bins in counts.items()}
+    y_ticks = ticks(0, max(share for known in shares.values() for share in known))
     unit = (FRAME.right - FRAME.left) / (len(edges) - 1)
     thickness = 0.84 * unit / len(lengths)
-    bars = []
-    for nth, (player, bins) in enumerate(counts.items()):
-        for index, count in enumerate(bins):
-            if count:
-                share = 100 * count / len(lengths[player])
-                height = share / y_ticks[-1] * (FRAME.bottom - FRAME.top)
-                left = FRAME.left + (index + 0.08) * unit + nth * thickness
-                first, last = int(edges[index]), int(edges[index + 1]) - 1
-                turns = f"{first:,} to {last:,} turns" if last > first else f"{first:,} turn{'' if first == 1 else 's'}"
-                title = f"{player} training, {turns}: {count} of {len(lengths[player])} episodes"
-                bars.append(
-                    Bar(player, *(round(v, 1) for v in (left, FRAME.bottom - height, thickness, height)), title)
-                )
+
+    def bar(nth: int, player: str, index: int) -> Bar:
+        height = shares[player][index] / y_ticks[-1] * (FRAME.bottom - FRAME.top)
+        first, last = int(edges[index]), int(edges[index + 1]) - 1
+        turns = f"{first:,} to {last:,} turns" if last > first else f"{first:,} turn{'' if first == 1 else 's'}"
+        return Bar(
+            player,
+            x=round(FRAME.left + (index + 0.08) * unit + nth * thickness, 1),
+            y=round(FRAME.bottom - height, 1),
+            width=round(thickness, 1),
+            height=round(height, 1),
+            title=f"{player} training, {turns}: {counts[player][index]} of {len(lengths[player])} episodes",
+        )
+
+    bars = [
+        bar(nth, player, index)
+        for nth, (player, bins) in enumerate(counts.items())
+        for index, count in enumerate(bins)
+        if count
+    ]
     labels = [tick for tick in ticks(edges[0], edges[-1]) if edges[0] <= tick <= edges[-1] and tick % 1 == 0]
     return Histogram(
         players=list(lengths),
