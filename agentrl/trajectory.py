@@ -3,7 +3,7 @@
 A turn's prompt is the prompt before it, the reply as it was sampled, and a new user message; nothing is encoded again,
 nothing forgotten. Training reads the turns of an episode as one row. When `prompt.max_prompt_tokens` are full, the
 episode is cut there like at a time limit. What the chat template would leave out of a past reply (its reasoning) stays
-in.
+in; a system message stays as it was at the first turn; an invalid reply is not worded by the style's `invalid`.
 
 The cost grows with a turn's number, which is what turn rows avoid: each turn's generation reads the whole prompt again
 (no cache is kept between turns), and each turn's record holds it.
