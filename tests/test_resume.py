@@ -35,6 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "warmup": {"critic_warmup": {"max_updates": 4, "explained_variance": 1.0}, "batch": {"updates": 2}},
     "schedule": {"optimizer": {"schedule": "linear", "warmup_steps": 5}},
     "errors": {"game": {"options": {"breaks": "step", "break_every": 3}}, "max_error_rate": 1.0},
+    "crafter": {"game": {"id": "crafter", "options": {"max_turns": 5}}, "prompt": {"max_prompt_tokens": 600}},
 }
 
 
