@@ -274,6 +274,15 @@ def test_an_episode_without_an_end_keeps_the_achievements_known_by_then(options:
         assert episode.achievable == ("red", "green", "blue")
 
 
+def test_an_episode_that_breaks_at_once_has_none_of_the_one_before() -> None:
+    options = {"achieving": "every turn", "breaks": "step", "break_turn": 1, "break_every": 2}
+    slot = begun(options=options, seeds=lambda episode: episode + 1)
+    assert play_out(slot)[1].achievements
+    slot.next_episode()
+    turns, episode = play_out(slot)
+    assert (len(turns), episode.achievements) == (1, ())
+
+
 def test_a_restored_slot_knows_what_was_unlocked_before() -> None:
     options = {"achieving": "every turn", "breaks": "step", "break_turn": 3}
     slot = begun(options=options)
