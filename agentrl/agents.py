@@ -16,6 +16,11 @@ class Agent(Protocol):
     def act(self, slots: Sequence[GameSlot]) -> list[Reply]: ...
 
 
+def styled_reply(slot: GameSlot, action: str) -> str:
+    """What a player that only names its action answers in the words of the slot's prompt style."""
+    return slot.prompter.reply_for(action, slot.observation.scene, slot.game.mission)
+
+
 class ModelAgent:
     """The model behind an engine. Draws are keyed by (seed, slot, episode, turn): the batch's make-up changes none.
 
@@ -43,7 +48,7 @@ class RandomAgent:
         self.seed = seed
 
     def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
-        return [Reply(slot.prompter.reply_for(self._action(slot))) for slot in slots]
+        return [Reply(styled_reply(slot, self._action(slot))) for slot in slots]
 
     def _action(self, slot: GameSlot) -> str:
         if slot.legal is None:
@@ -61,7 +66,7 @@ class ScriptedAgent:
         self._players: dict[int, tuple[TextEnv, int, ScriptedPlayer]] = {}
 
     def act(self, slots: Sequence[GameSlot]) -> list[Reply]:
-        return [Reply(slot.prompter.reply_for(self._action(slot))) for slot in slots]
+        return [Reply(styled_reply(slot, self._action(slot))) for slot in slots]
 
     def _action(self, slot: GameSlot) -> str:
         try:

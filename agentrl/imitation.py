@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from agentrl.agents import ScriptedAgent
+from agentrl.agents import ScriptedAgent, styled_reply
 from agentrl.assembly import Parts
 from agentrl.collector import Interrupted, play_round
 from agentrl.config import Config
@@ -174,7 +174,7 @@ class _Demonstrator(ScriptedAgent):
 
     def _reply(self, slot: GameSlot) -> Reply:
         action = self._action(slot)
-        text = slot.prompter.reply_for(action)
+        text = styled_reply(slot, action)
         allowed: list[tuple[int, ...]]
         if self._constraint is None or slot.legal is None:
             ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._end_id]

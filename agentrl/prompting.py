@@ -92,7 +92,7 @@ VARIABLES = {
     "system": ("rules", "hints", "actions", "max_turns", "mission", "facts"),
     "past": ("scene", "mission"),
     "current": ("scene", "status", "facts", "legal", "mission"),
-    "reply": ("action",),
+    "reply": ("action", "scene", "mission"),
     "invalid": ("reply", "action"),
 }
 """What each template of a style may use. `actions` and `facts` are (name, text) pairs; `legal` is empty unless the game
@@ -161,9 +161,9 @@ class Prompter:
                 return Prompt(messages, ids, dropped)
         raise PromptTooLong(messages, ids, self.budget)
 
-    def reply_for(self, action: str) -> str:
-        """How a scripted player's reply reads in this style."""
-        return self._reply(action)
+    def reply_for(self, action: str, scene: str = "", mission: str = "") -> str:
+        """How a scripted player's reply reads in this style; its thought may speak of the scene and the mission."""
+        return self._reply(action, scene, mission)
 
     def _assemble(self, game: TextEnv, turns: Sequence[Remembered], current: str) -> list[Message]:
         messages: list[Message] = []

@@ -156,6 +156,17 @@ class TestStyles:
         assert asked.style.reasons == (style == "cot") == ("THINK" in reply)
         assert style == "cot" or reply == "turn left"
 
+    def test_the_brief_thought_quotes_what_the_scene_says_of_the_goal(self) -> None:
+        asked = prompter("cot_brief")
+        scene = "a wall 1 step left\na red ball 2 steps forward\na blue ball 1 step right\na red ball 1 step left"
+        assert asked.style.reasons
+        assert (
+            asked.reply_for("go forward", scene, "go to the red ball")
+            == "THINK: a red ball 2 steps forward; a red ball 1 step left\nACTION: go forward"
+        )
+        assert asked.reply_for("drop", scene, "pick up a grey key") == "THINK: no grey key in sight\nACTION: drop"
+        assert asked.reply_for("wait") == "THINK: no goal in sight\nACTION: wait"
+
     @pytest.mark.parametrize("style", STYLES)
     def test_an_invalid_reply_is_shown_with_what_was_played(self, style: str) -> None:
         shown = prompter(style).messages(Corridor(), NOW, remembering(("a wall", "I jump!", "go forward", False)))[-2]
@@ -457,6 +468,10 @@ def style_file(tmp_path: Path) -> Callable[..., str]:
 
 class TestMistakes:
     """One line each, naming file, field and remedy."""
+
+    def test_a_reply_may_speak_of_scene_and_mission(self, style_file: Callable[..., str]) -> None:
+        asked = prompter(style_file(reply="{{ scene }}, {{ mission }}: ACTION: {{ action }}"))
+        assert asked.reply_for("go", "a lamp", "find it") == "a lamp, find it: ACTION: go"
 
     def test_a_style_of_ones_own(self, style_file: Callable[..., str]) -> None:
         asked = prompter(style_file(reply="I say ACTION: {{ action }}", current="{{ status }}: {{ scene }}"))
