@@ -166,6 +166,9 @@ def load_lm(path: str, config: ModelConfig) -> PreTrainedModel:
         )
     _check_head(lm)
     _switch_off_dropout(lm)
+    # torch keeps the padding token's row from learning. Many models pad with the token that ends a reply, which must
+    # learn; what stands in the padding here reaches no loss, so no row needs to be kept.
+    cast(nn.Embedding, lm.get_input_embeddings()).padding_idx = None
     if config.gradient_checkpointing:
         # transformers 5.24 renamed the method; the old name goes in 6.
         enable = getattr(lm, "activation_checkpointing_enable", lm.gradient_checkpointing_enable)
