@@ -59,6 +59,8 @@ app = typer.Typer(
 )
 
 SHOWN_TASKS = 12
+PRETRAINED = ("smollm2",)
+DTYPES = ("float32", "bfloat16")
 
 Recipe = Annotated[
     list[str], typer.Argument(metavar="CONFIG [--a.b=value]", help="YAML recipe, and fields of it to change.")
@@ -280,11 +282,21 @@ def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for mac
     epilog=_examples(
         "agentrl new-model models/tiny --game babyai/goto",
         "agentrl new-model models/wide --game babyai/goto --hidden-size 128 --ffn-size 384",
+        "agentrl new-model models/smollm2 --from smollm2",
     ),
 )
 def new_model(
+    context: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the model is written.")],
-    game: Annotated[str, typer.Option("--game", metavar="ID", help="The game whose text makes the tokenizer.")],
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="NAME", help=f"A pretrained model instead: {', '.join(PRETRAINED)}.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="DTYPE", help="Of what is written --from: float32 (default) or bfloat16.")
+    ] = None,
+    game: Annotated[
+        str | None, typer.Option("--game", metavar="ID", help="The game whose text makes the tokenizer.")
+    ] = None,
     option: Options = None,
     hidden_size: Annotated[str | None, typer.Option(metavar="N", help="Width.")] = None,
     layers: Annotated[str | None, typer.Option(metavar="N", help="Transformer layers.")] = None,
@@ -305,7 +317,15 @@ def new_model(
     """Make a small Qwen2-architecture model: random weights, and a tokenizer made from a game's text.
 
     Sizes that are left out are those of model.new in a recipe.
+    With --from, write a pretrained model that a Python package holds; it brings its own weights, shape and tokenizer.
     """
+    if source is not None:
+        _write_pretrained(context, source, directory, dtype or "float32", overwrite)
+        return
+    if dtype is not None:
+        raise UserError(f"--dtype {dtype}: only with --from; a new model's weights are float32")
+    if game is None:
+        raise UserError("a model of what? Give --game ID as `agentrl games` lists it, or --from smollm2")
     sizes = {
         "hidden_size": hidden_size,
         "layers": layers,
@@ -326,6 +346,23 @@ def new_model(
 def main() -> None:
     """Entry point of the console script."""
     app()
+
+
+def _write_pretrained(context: typer.Context, source: str, directory: Path, dtype: str, overwrite: bool) -> None:
+    """`new-model --from`: the options that shape a new model have no meaning here, and are refused."""
+    if source not in PRETRAINED:
+        raise UserError(f"--from {source}: no such model; known: {', '.join(PRETRAINED)}")
+    if dtype not in DTYPES:
+        raise UserError(f"--dtype {dtype}: one of {', '.join(DTYPES)}")
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        if given and name not in ("directory", "source", "dtype", "overwrite"):
+            raise UserError(f"{parameter.opts[0]}: not with --from; {source} brings its own weights and tokenizer")
+    from agentrl.smollm2 import create
+
+    create(directory, dtype, overwrite)
+    print(f"Written to {directory}")
 
 
 def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:

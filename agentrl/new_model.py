@@ -15,7 +15,15 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+)
 
 from agentrl import envs
 from agentrl.config import NewModelConfig, PromptConfig
@@ -62,7 +70,7 @@ def game_texts(game_id: str, options: Mapping[str, Any], episodes: int, seed: in
                     legal = info.get("legal_actions")
                     names = list(legal or env.actions or [env.default_action])
                     messages = prompter.messages(env, observation, memory, legal=legal)
-                    replies = [prompter.reply_for(name) for name in names]
+                    replies = [prompter.reply_for(name, observation.scene, env.mission) for name in names]
                     texts += [message["content"] for message in messages]
                     texts.append("\n".join(replies))
                     choice = int(draw * len(names))
@@ -145,8 +153,8 @@ def new_model(
 
 def save_new_model(
     directory: str | Path,
-    model: Qwen2ForCausalLM,
-    tokenizer: Qwen2Tokenizer,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
     origin: Mapping[str, Any],
     overwrite: bool = False,
 ) -> None:
@@ -156,7 +164,7 @@ def save_new_model(
         UserError: the folder holds something else, or cannot be written.
     """
     folder = Path(directory)
-    _check_folder(folder, overwrite)
+    check_folder(folder, overwrite)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Written first, so that the torso of an interrupted call may be written again.
@@ -183,7 +191,7 @@ def create(
     Raises:
         UserError, GameError: the folder holds something else; no such game, option or style; the shape does not fit.
     """
-    _check_folder(Path(directory), overwrite)
+    check_folder(Path(directory), overwrite)
     _check_heads(shape)
     texts = game_texts(game_id, options, episodes, seed, style)
     model, tokenizer = new_model(texts, shape, seed)
@@ -198,7 +206,8 @@ def create(
     save_new_model(directory, model, tokenizer, origin, overwrite)
 
 
-def _check_folder(folder: Path, overwrite: bool) -> None:
+def check_folder(folder: Path, overwrite: bool) -> None:
+    """Raise a UserError where something else than a model made here would be written over."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: is a file; give a folder's name")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / ORIGIN).is_file() and not overwrite:

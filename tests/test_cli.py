@@ -242,6 +242,15 @@ def test_new_model(run, behind):
     assert calls == [((Path("dir"), "babyai/goto", {}, NewModelConfig(hidden_size=32), 5, 50, True, "terse"), {})]
 
 
+@pytest.mark.parametrize(("more", "dtype"), [([], "float32"), (["--dtype", "bfloat16"], "bfloat16")])
+def test_new_model_from_a_package(run, behind, more, dtype):
+    calls = behind("agentrl.smollm2", "create")
+    result = run("new-model", "dir", "--from", "smollm2", "--overwrite", *more)
+    assert result.exit_code == 0, result.output
+    assert calls == [((Path("dir"), dtype, True), {})]
+
+
+FROM = ["new-model", "dir", "--from", "smollm2"]
 MISTAKES = [
     (["trian"], ["trian", "train"]),
     (["train"], ["CONFIG"]),
@@ -280,6 +289,18 @@ MISTAKES = [
     (["imitate", QUICKSTART, "--ou", "x"], ["--out"]),
     (["games", "--jsn"], ["--json"]),
     (["new-model", "dir"], ["--game"]),
+    (["new-model", "dir", "--from", "smollm3"], ["--from smollm3", "smollm2"]),
+    (["new-model", "dir", "--dtype", "bfloat16", "--game", "babyai/goto"], ["--dtype bfloat16", "--from"]),
+    ([*FROM, "--dtype", "int8"], ["--dtype int8", "bfloat16"]),
+    *[
+        ([*FROM, name, value], [f"{name}: not with --from"])
+        for name, value in [
+            ("--game", "babyai/goto"),
+            ("--layers", "2"),
+            ("--seed", "0"),
+            ("--option", "reward=binary"),
+        ]
+    ],
     (["new-model", "dir", "--game", "babyai/goto", "--hidden-size", "0"], ["hidden_size = 0"]),
     (["new-model", "dir", "--game", "babyai/goto", "--vocab-size", "3"], ["vocab_size = 3", "260"]),
 ]
