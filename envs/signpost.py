@@ -1,8 +1,8 @@
 """A letter, a crossing, and a long walk: the first choice decides, and nobody says so before the last turn.
 
-A game for measuring credit: the reward comes `length` turns after the one action that earned it, and every action in
-between is idle. `reminder` decides whether a critic can carry the credit (later scenes show what was chosen) or whether
-it must travel through the recursion of advantages (they do not).
+A game for measuring credit: the reward comes `length` turns after the one action that earned it, and every choice in
+between is idle. `reminder` decides whether a critic can carry the credit (later scenes show what the choice was worth)
+or whether it must travel through the recursion of advantages (they do not).
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from agentrl.envs.errors import GameError
 from agentrl.envs.registry import GameSpec
 
 PLACES = ("mill", "harbour", "church", "forge", "inn", "abbey")
-WALKING = {"walk on": "go along the road", "look around": "look at the land while you go along"}
+WALKING = {"walk on": "go along the road", "rest": "sit on the bench for a while"}
 LONGEST = 100_000
 
 
@@ -25,21 +25,27 @@ class Signpost(TextEnv):
         task: there is only one.
         length: turns of an episode. The last one is its end (`terminated`) and pays 1 if the road was right, else 0.
         choices: roads at the crossing.
-        reminder: scenes of the walk tell road and letter; without it they tell the mile alone.
+        reminder: scenes of the walk tell whether the road is the right one; without it they tell the mile alone.
 
-    Whatever is not a road at the crossing leads across the fields, which is wrong. On the way all actions are one.
+        bench: miles from one bench to the next. There one may rest instead of walking on, without consequence.
+
+    Whatever is not a road at the crossing is wrong.
     """
 
     default_action = "walk on"
 
-    def __init__(self, task: str = "default", length: int = 400, choices: int = 3, reminder: bool = False) -> None:
-        for option, value, least, most in (("length", length, 2, LONGEST), ("choices", choices, 2, len(PLACES))):
+    def __init__(
+        self, task: str = "default", length: int = 400, choices: int = 3, reminder: bool = False, bench: int = 10
+    ) -> None:
+        bounds = {"length": (length, 2, LONGEST), "choices": (choices, 2, len(PLACES)), "bench": (bench, 1, LONGEST)}
+        for option, (value, least, most) in bounds.items():
             if type(value) is not int or not least <= value <= most:
                 raise GameError(f"game.options.{option} = {value!r}: give a whole number from {least} to {most}")
         if type(reminder) is not bool:
             raise GameError(f"game.options.reminder = {reminder!r}: give true or false")
         self.max_turns = length
         self.reminder = reminder
+        self.bench = bench
         self._roads = {f"{place} road": place for place in PLACES[:choices]}
         self.actions = {name: f"take the road to the {place}" for name, place in self._roads.items()} | WALKING
         self._over = True
@@ -49,7 +55,7 @@ class Signpost(TextEnv):
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         self._addressee = list(self._roads.values())[int(self.np_random.integers(len(self._roads)))]
-        self._destination: str | None = None
+        self._right = False
         self._turn = 0
         self._over = False
         return Observation(f"Letter for the {self._addressee}. Which road?"), {"legal_actions": list(self._roads)}
@@ -58,23 +64,20 @@ class Signpost(TextEnv):
         if self._over:
             raise ResetNeeded("the episode is over, or none was begun: call reset() before step()")
         if self._turn == 0:
-            self._destination = self._roads.get(action)
+            self._right = self._roads.get(action) == self._addressee
         self._turn += 1
         self._over = self._turn == self.max_turns
-        if not self._over:
-            return Observation(self._on_the_way()), 0.0, False, False, {"legal_actions": list(WALKING)}
-        right = self._destination == self._addressee
-        scene = f"You arrive. The letter was {'' if right else 'not '}for this place."
-        return Observation(scene), float(right), True, False, {"success": right, "progression": float(right)}
+        if self._over:
+            scene = f"You arrive. The letter was {'' if self._right else 'not '}for this place."
+            info = {"success": self._right, "progression": float(self._right)}
+            return Observation(scene), float(self._right), True, False, info
+        bench = self._turn % self.bench == 0
+        road = f" This is {'the right' if self._right else 'a wrong'} road." if self.reminder else ""
+        scene = f"Mile {self._turn}.{' A bench.' if bench else ''}{road}"
+        return Observation(scene), 0.0, False, False, {"legal_actions": list(WALKING) if bench else ["walk on"]}
 
     def scripted_player(self) -> ScriptedPlayer:
         return lambda: self.default_action if self._turn else f"{self._addressee} road"
-
-    def _on_the_way(self) -> str:
-        if not self.reminder:
-            return f"Mile {self._turn}."
-        where = "across the fields" if self._destination is None else f"to the {self._destination}"
-        return f"Mile {self._turn}, {where}. Letter for the {self._addressee}."
 
 
 SPEC = GameSpec(

@@ -27,7 +27,7 @@ def walk(game, seed, first, then=("walk on",)):
         assert not truncated
         if terminated:
             return scenes, rewards, info
-        assert info == {"legal_actions": ["walk on", "look around"]}
+        assert info == {"legal_actions": ["walk on"] if len(rewards) % game.bench else ["walk on", "rest"]}
         action = then[len(rewards) % len(then)]
 
 
@@ -42,10 +42,16 @@ def test_gymnasiums_own_checks_pass():
         check_env(Signpost(length=5), skip_render_check=True)
 
 
-@given(seed=st.integers(0, 2**31), length=st.integers(2, 40), choices=st.integers(2, 6), reminder=st.booleans())
-def test_the_right_road_is_paid_at_the_last_turn_whatever_is_done_between(seed, length, choices, reminder):
-    game = make("signpost", length=length, choices=choices, reminder=reminder)
-    _, rewards, info = walk(game, seed, right_road, ("look around", "walk on", "mill road", "sing"))
+@given(
+    seed=st.integers(0, 2**31),
+    length=st.integers(2, 40),
+    choices=st.integers(2, 6),
+    reminder=st.booleans(),
+    bench=st.integers(1, 9),
+)
+def test_the_right_road_is_paid_at_the_last_turn_whatever_is_done_between(seed, **options):
+    game, length = make("signpost", **options), options["length"]
+    _, rewards, info = walk(game, seed, right_road, ("rest", "walk on", "mill road", "sing"))
     assert rewards == [0.0] * (length - 1) + [1.0]
     assert info == {"success": True, "progression": 1.0}
     assert game.max_turns == length
@@ -54,7 +60,7 @@ def test_the_right_road_is_paid_at_the_last_turn_whatever_is_done_between(seed, 
 @pytest.mark.parametrize("reminder", [False, True])
 def test_every_other_road_and_whatever_is_no_road_is_not_paid(reminder):
     game = make("signpost", length=3, choices=3, reminder=reminder)
-    for wrong in ("walk on", "look around", "abbey road", ""):
+    for wrong in ("walk on", "rest", "abbey road", ""):
         assert walk(game, 7, lambda scene, wrong=wrong: wrong)[1:] == (
             [0.0] * 3,
             {"success": False, "progression": 0.0},
@@ -71,16 +77,14 @@ def test_without_a_reminder_the_walk_looks_the_same_whatever_was_chosen_and_aske
         for seed in range(8)
         for place in PLACES
     }
-    assert walks == {tuple(f"Mile {turn}." for turn in range(1, 50))}
+    assert walks == {tuple(f"Mile {turn}." + " A bench." * (turn % 10 == 0) for turn in range(1, 50))}
 
 
-def test_with_a_reminder_every_scene_tells_road_and_letter():
+def test_with_a_reminder_every_scene_tells_what_the_choice_was_worth():
     game = make("signpost", length=6, reminder=True)
-    scenes, _, _ = walk(game, 0, lambda scene: "harbour road")
-    place = right_road(scenes[0]).removesuffix(" road")
-    assert scenes[1:-1] == [f"Mile {turn}, to the harbour. Letter for the {place}." for turn in range(1, 6)]
-    fields, _, _ = walk(game, 0, lambda scene: "walk on")
-    assert fields[1] == f"Mile 1, across the fields. Letter for the {place}."
+    for first, road in ((right_road, "the right"), (lambda scene: "walk on", "a wrong")):
+        scenes, _, _ = walk(game, 0, first)
+        assert scenes[1:-1] == [f"Mile {turn}. This is {road} road." for turn in range(1, 6)]
 
 
 def test_a_seed_fixes_the_letter_and_all_letters_come():
@@ -111,7 +115,8 @@ def test_a_finished_episode_takes_no_further_step():
 
 
 @pytest.mark.parametrize(
-    "option", [{"length": 1}, {"length": 2.0}, {"choices": 7}, {"choices": 1}, {"choices": True}, {"reminder": 1}]
+    "option",
+    [{"length": 1}, {"length": 2.0}, {"choices": 7}, {"choices": 1}, {"choices": True}, {"bench": 0}, {"reminder": 1}],
 )
 def test_options_that_are_none_are_named(option):
     (name,) = option
