@@ -7,9 +7,10 @@ or answers what no game may answer, is closed and replaced; the turn keeps its p
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, SupportsFloat, TypedDict
+from typing import NotRequired, TypedDict
 from zlib import crc32
 
+from agentrl import answers
 from agentrl.engines.base import Reply
 from agentrl.envs import TextEnv
 from agentrl.errors import UserError, in_short
@@ -24,8 +25,8 @@ RESET_TRIES = 3
 GAME_ERRORS = (Exception, SystemExit)
 """A game that leaves the process by sys.exit must not take the run with it."""
 
-LARGEST = 1e38
-"""Rewards beyond it are errors: training computes in single precision."""
+OWN_FILES = (__file__, answers.__file__)
+"""An error raised in them says what the game answered. Of any other error, the place is told too."""
 
 PROMPT_TOO_LONG = "prompt_too_long"
 """The error of a turn whose prompt is over budget without any past turn."""
@@ -77,17 +78,6 @@ class SlotState(TypedDict):
     seed: int
     played: list[PlayedTurn]
     prompt_crc: int
-
-
-@dataclass(slots=True)
-class _Answer:
-    """A game's answer to an action, checked."""
-
-    reward: float
-    terminated: bool
-    truncated: bool
-    success: bool | None
-    progression: float | None
 
 
 class GameSlot:
@@ -147,7 +137,7 @@ class GameSlot:
             except UserError:
                 raise
             except GAME_ERRORS as error:
-                failure, reason = error, in_short(error, __file__)
+                failure, reason = error, in_short(error, *OWN_FILES)
                 self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {reason}"))
                 self.close()
             else:
@@ -173,7 +163,7 @@ class GameSlot:
             raise
         except GAME_ERRORS as error:
             self.close()
-            return turn, self._broken(turn, f"game: {in_short(error, __file__)}")
+            return turn, self._broken(turn, f"game: {in_short(error, *OWN_FILES)}")
         turn.terminated, turn.truncated = answer.terminated, answer.truncated or self._is_full()
         turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
         if turn.truncated and not turn.terminated:
@@ -181,7 +171,6 @@ class GameSlot:
         if turn.terminated or turn.truncated:
             cut = not (answer.terminated or answer.truncated)
             return turn, self._finish(turn, answer.success, answer.progression, cut)
-        self._record(turn)
         return turn, None
 
     def prompt_too_long(self) -> tuple[Turn, Episode]:
@@ -224,7 +213,7 @@ class GameSlot:
 
     def _begin(self, seed: int) -> None:
         self.observation, info = self.game.reset(seed=seed)
-        self.legal = self._legal(info)
+        self.legal = answers.legal_actions(info, self.game.actions)
         self.seed = seed
         self._played: list[PlayedTurn] = []
         self._turns: list[Turn] = []
@@ -235,7 +224,7 @@ class GameSlot:
         self.memory.reset()
         self._build_prompt()
 
-    def _step(self, played: PlayedTurn) -> _Answer:
+    def _step(self, played: PlayedTurn) -> answers.Answer:
         """Execute an action, check what the game answers, and remember the turn.
 
         Raises:
@@ -243,19 +232,13 @@ class GameSlot:
         """
         scene = self.observation.scene
         self.observation, reward, terminated, truncated, info = self.game.step(played["action"])
-        success, progression = info.get("success"), info.get("progression")
+        answer = answers.check(reward, terminated, truncated, info, self.game.actions, self._achievable)
         # A game may forget its own limit; no episode is endless.
-        late = not terminated and self.turn + 1 >= self.game.max_turns
-        answer = _Answer(
-            reward=_number("reward", reward),
-            terminated=bool(terminated),
-            truncated=bool(truncated) or late,
-            success=None if success is None else bool(success),
-            progression=None if progression is None else _number("progression", progression),
-        )
-        self.legal = self._legal(info)
-        if self._achievable and (terminated or truncated or "achievements" in info):
-            self._unlocked = _names("achievements", info.get("achievements"), self._achievable)
+        if not answer.terminated and self.turn + 1 >= self.game.max_turns:
+            answer.truncated = True
+        self.legal = answer.legal
+        if answer.achievements is not None:
+            self._unlocked = answer.achievements
         self.memory.add(PastTurn(scene, played["reply"], played["action"], played["valid"]))
         self._played.append(played)
         self._invalid += not played["valid"]
@@ -273,17 +256,6 @@ class GameSlot:
         if not self._trajectory:
             self._build_prompt()
         return not self._is_full()
-
-    def _legal(self, info: dict[str, Any]) -> tuple[str, ...] | None:
-        narrowed = info.get("legal_actions")
-        names = self.game.actions if narrowed is None else narrowed
-        if names is None:
-            return None
-        if not names:
-            raise ValueError("no action is legal")
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise TypeError(f"legal_actions = {names!r}: a list of actions is expected")
-        return tuple(names)
 
     def _build_prompt(self) -> None:
         self.overflow = False
@@ -304,7 +276,7 @@ class GameSlot:
         return self._trajectory is not None and self._trajectory.is_full(self.prompt)
 
     def _new_turn(self) -> Turn:
-        return Turn(
+        turn = Turn(
             game=self.game_id,
             slot=self.index,
             episode=self.episode,
@@ -314,10 +286,9 @@ class GameSlot:
             messages=self.prompt.messages,
             dropped_turns=self.prompt.dropped_turns,
         )
-
-    def _record(self, turn: Turn) -> None:
         if self.keep_turns:
             self._turns.append(turn)
+        return turn
 
     def _broken(self, turn: Turn, error: str) -> Episode:
         turn.error, turn.finish_reason = error, "error"
@@ -326,7 +297,6 @@ class GameSlot:
     def _finish(
         self, turn: Turn, success: bool | None, progression: float | None, context_full: bool = False
     ) -> Episode:
-        self._record(turn)
         return Episode(
             game=self.game_id,
             seed=self.seed,
@@ -344,19 +314,3 @@ class GameSlot:
 
     def _crc(self) -> int:
         return crc32(" ".join(map(str, self.prompt.ids)).encode())
-
-
-def _number(name: str, number: SupportsFloat) -> float:
-    value = float(number)
-    if not abs(value) < LARGEST:  # nor is NaN
-        raise ValueError(f"{name} = {value}")
-    return value
-
-
-def _names(name: str, found: object, known: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `known` that a game's list names. A mapping is refused: one of counts names what is still at 0."""
-    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, str) for item in found):
-        raise TypeError(f"{name} = {found!r}: a list of names is expected")
-    if unknown := sorted(set(found) - set(known)):
-        raise ValueError(f"{name} = {unknown!r}: the game has none of that name")
-    return tuple(item for item in known if item in found)

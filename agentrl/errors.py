@@ -20,8 +20,8 @@ def one_line(message: object) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in str(message)).split())
 
 
-def in_short(error: BaseException, inside: str = "") -> str:
-    """The error in one short line, with the place that raised it, unless that is the file `inside`."""
+def in_short(error: BaseException, *inside: str) -> str:
+    """The error in one short line, with the place that raised it, unless that is one of the files `inside`."""
     place = extract_tb(error.__traceback__)[-1]
-    where = "" if place.filename == inside else f" ({Path(place.filename).name}:{place.lineno})"
+    where = "" if place.filename in inside else f" ({Path(place.filename).name}:{place.lineno})"
     return one_line(f"{type(error).__name__}: {error}")[:200] + where
