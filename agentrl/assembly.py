@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentrl import envs
 from agentrl.agents import ModelAgent
+from agentrl.chat import end_of_turn_ids
 from agentrl.config import Config
 from agentrl.constrain import ActionConstraint
 from agentrl.engines.base import Sampling
@@ -21,7 +22,7 @@ from agentrl.errors import UserError, in_short
 from agentrl.memory import make_memory
 from agentrl.new_model import game_texts, new_model
 from agentrl.policy import ActorCritic, load_critic, load_lm, load_tokenizer
-from agentrl.prompting import Prompter, end_of_turn_ids
+from agentrl.prompting import Prompter
 from agentrl.seeding import key
 from agentrl.trajectory import make_prompter
 

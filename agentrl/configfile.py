@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from agentrl.config import Config, Section
-from agentrl.errors import UserError
+from agentrl.errors import UserError, did_you_mean
 from agentrl.plainyaml import dump_yaml, load_yaml
 
 SHORTHANDS = {"model": "model.path", "game": "game.id"}
@@ -248,8 +248,7 @@ def _expected(mistake: dict[str, Any], field: FieldInfo | None) -> str:
     nullable = field is not None and types.NoneType in get_args(field.annotation)
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", mistake["ctx"]["expected"])
-        close = get_close_matches(str(value), choices, n=1)
-        return " or ".join(choices) + (f"; did you mean {close[0]}?" if close else "")
+        return " or ".join(choices) + did_you_mean(str(value), choices)
     if kind == "string_pattern_mismatch":
         meaning = f" ({field.description})" if field and field.description else ""
         return f"text of the form {mistake['ctx']['pattern']}{meaning}"

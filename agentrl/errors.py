@@ -1,5 +1,7 @@
 """The one exception that is the user's to repair, and how errors read in one line."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from traceback import extract_tb
 
@@ -18,6 +20,12 @@ class UserError(ValueError):
 def one_line(message: object) -> str:
     """The message as one line of printable characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(message)).split())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`; did you mean NAME?`, or nothing where none of `known` is near."""
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def in_short(error: BaseException, *inside: str) -> str:

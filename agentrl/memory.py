@@ -6,12 +6,11 @@ dotted path (`prompt.memory`).
 
 from collections import deque
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Protocol
 
 from agentrl.config import PromptConfig
-from agentrl.errors import UserError
+from agentrl.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +102,5 @@ def _imported(path: str, field: str) -> Any:
         remedy = "is it installed, or on PYTHONPATH?"
         raise UserError(f"{field}: {module_name} cannot be imported: {error}; {remedy}") from error
     if not hasattr(module, name):
-        close = get_close_matches(name, vars(module), n=1)
-        raise UserError(f"{field}: no {name} in {module_name}" + (f"; did you mean {close[0]}?" if close else ""))
+        raise UserError(f"{field}: no {name} in {module_name}{did_you_mean(name, vars(module))}")
     return getattr(module, name)

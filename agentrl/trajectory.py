@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
 
+from agentrl.chat import ANSWERED, PROBE, ChatEncoder
 from agentrl.config import Config, PromptConfig
 from agentrl.envs import Observation, TextEnv
 from agentrl.errors import UserError
-from agentrl.prompting import PROBE, ChatEncoder, Prompt, Prompter
+from agentrl.prompting import Prompt, Prompter
 from agentrl.records import Message
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ class TrajectoryPrompter(Prompter):
 
 def _after_reply(chat: ChatEncoder, text: str) -> str:
     """What the template puts behind a reply: its end-of-turn token, the user message `text`, the next header."""
-    dialogue = [{"role": "user", "content": "?"}, {"role": "assistant", "content": PROBE}]
-    return chat.render([*dialogue, {"role": "user", "content": text}]).partition(PROBE)[2]
+    return chat.render([*ANSWERED, {"role": "user", "content": text}]).partition(PROBE)[2]
 
 
 def _grows(chat: ChatEncoder) -> bool:

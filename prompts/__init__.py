@@ -1,1 +1,1 @@
-"""Prompt templates, as data: YAML files with Jinja2 strings, loaded by `agentrl.prompting`."""
+"""Prompt templates, as data: YAML files with Jinja2 strings, loaded by `agentrl.styles`."""

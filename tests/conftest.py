@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported
 
@@ -29,6 +30,14 @@ def qwen_tiny_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     from models import qwen_tiny
 
     return qwen_tiny(tmp_path_factory.mktemp("qwen_tiny") / "model", _qwen_tokenizer(request, tmp_path_factory))
+
+
+@pytest.fixture(scope="session")
+def qwen(qwen_tiny_dir: Path) -> Any:
+    """The real Qwen2.5 tokenizer."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(qwen_tiny_dir)
 
 
 def _qwen_tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:

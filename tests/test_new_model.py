@@ -364,11 +364,6 @@ def test_babyai(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def qwen(qwen_tiny_dir: Path) -> Any:
-    return AutoTokenizer.from_pretrained(qwen_tiny_dir)
-
-
-@pytest.fixture(scope="module")
 def reference() -> tiktoken.Encoding:
     """The package's vocabulary under OpenAI's implementation of byte-pair encoding."""
     from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX

@@ -16,12 +16,12 @@ from smollm2_stand_in import HEADS, HIDDEN, make_package
 from transformers import AutoModelForCausalLM
 
 from agentrl import smollm2
+from agentrl.chat import end_of_turn_ids
 from agentrl.config import ModelConfig
 from agentrl.configfile import load_config
 from agentrl.errors import UserError
 from agentrl.new_model import ORIGIN
 from agentrl.policy import load_lm, load_tokenizer
-from agentrl.prompting import end_of_turn_ids
 from agentrl.tracking import read_metrics
 from agentrl.trainer import Trainer
 from agentrl.turn_files import read_turns

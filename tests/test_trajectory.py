@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chat_templates import CHATML, IGNORES_SYSTEM, REFUSES_SYSTEM, STRIPS_REASONING, small_tokenizer
 from games import Echo, recipe
 from games import tokenizer as game_ids
 from killable import left_behind
 from test_learner import WHOLE_LOSS, captured, make_learner, noisy_targets
-from test_prompting import CHATML, IGNORES_SYSTEM, REFUSES_SYSTEM, STRIPS_REASONING, small_tokenizer
 from test_resume import Kill, Killed, assert_equal
 from test_trainer import Diary
 from tiny import KINDS, random_turns, relative_difference, tiny_model
