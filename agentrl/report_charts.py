@@ -161,6 +161,11 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def is_interval(bounds: Any) -> TypeGuard[list[float]]:
+    """Whether what a file holds is [low, high]."""
+    return isinstance(bounds, list) and len(bounds) == 2 and all(map(is_number, bounds))
+
+
 def number(value: float) -> str:
     """Three significant digits: 0.0512, 12.3, 1024, 20.5k, 1.2e-5."""
     for least, size, suffix in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):

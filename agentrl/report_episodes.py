@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentrl.records import Message, Turn
+from agentrl.report_evaluations import ON_THE_WAY, PLAYERS
 from agentrl.turn_files import episodes, read_turns
 
 MAX_EPISODES = 3
@@ -58,6 +59,16 @@ class EpisodeFile:
     file: str
     episodes: list[ShownEpisode]
     left_out: int
+
+
+def episode_paths(folder: Path) -> list[Path]:
+    """evaluation-*.parquet in the order of the table; of those during training the last, and only if none is after."""
+    paths = {path.stem.removeprefix("evaluation-"): path for path in sorted(folder.glob("evaluation-*.parquet"))}
+    underway = [player for player in paths if player.startswith(ON_THE_WAY)]
+    known = [player for player in PLAYERS if player in paths]
+    others = [player for player in paths if player not in PLAYERS and player not in underway]
+    newest = [] if "after" in paths else sorted(underway, key=lambda player: (len(player), player))[-1:]
+    return [paths[player] for player in [*known, *newest, *others]]
 
 
 def read_episodes(path: Path) -> EpisodeFile:

@@ -19,6 +19,7 @@ from agentrl.callbacks import Callback, TrainerView
 from agentrl.config import Config
 from agentrl.errors import UserError
 from agentrl.records import Turn
+from agentrl.results import write_text
 from agentrl.turn_files import write_turns
 
 RUN_IDS = "tracking.json"
@@ -249,7 +250,5 @@ def _stored_run_id(run_dir: Path, backend: str, fresh: str) -> str:
     ids: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if backend not in ids:
         ids[backend] = fresh
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(json.dumps(ids) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        write_text(path, json.dumps(ids) + "\n")
     return ids[backend]
