@@ -6,15 +6,26 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from agentrl.config import Config
-from agentrl.configfile import load_config, split_arguments
+from agentrl.configfile import load_config, make_config, split_arguments
 from agentrl.errors import UserError
 from agentrl.plainyaml import load_yaml
+
+PRETRAINED = ("smollm2",)
+DTYPES = ("float32", "bfloat16")
+"""Of `new-model --from`: what it may name, and the types of the weights it writes, the default first."""
 
 
 def read_recipe(arguments: Sequence[str], own_options: Sequence[str]) -> Config:
     """`CONFIG [--a.b=value ...]` as a Config."""
     return load_config(*split(arguments, "recipe", own_options))
+
+
+def recipe_or_defaults(recipe: Path | None, overrides: Sequence[str], name: str) -> Config:
+    """The recipe with its overrides; without one, the defaults with these, under `name`."""
+    return load_config(recipe, overrides) if recipe else make_config({"name": name}, overrides)
 
 
 def split(arguments: Sequence[str], what: str, own_options: Sequence[str]) -> tuple[str, list[str]]:
@@ -77,6 +88,28 @@ def require_game(model: str, overrides: Sequence[str]) -> None:
     if not any(override.startswith("--game") for override in overrides):
         where = "its folder is no run's" if Path(model).exists() else "no folder here has this name"
         raise UserError(f"{model}: {where}; for a model from elsewhere, name its game: --game ID, or --config FILE")
+
+
+def require_pretrained(context: typer.Context, source: str, dtype: str) -> None:
+    """Raise UserError unless `new-model --from SOURCE --dtype DTYPE` is possible, and no option shapes a new model."""
+    if source not in PRETRAINED:
+        raise UserError(f"--from {source}: no such model; known: {', '.join(PRETRAINED)}")
+    if dtype not in DTYPES:
+        raise UserError(f"--dtype {dtype}: one of {', '.join(DTYPES)}")
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        if given and name not in ("directory", "source", "dtype", "overwrite"):
+            raise UserError(f"{parameter.opts[0]}: not with --from; {source} brings its own weights and tokenizer")
+
+
+def require_writable(out: Path) -> None:
+    """Raise UserError unless `--out` can be written, before hours are spent on what goes there."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.open("a").close()
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be written: {error.strerror}") from error
 
 
 def _means_a_path(model: str, path: Path) -> bool:

@@ -10,45 +10,30 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from agentrl import __version__
 from agentrl.arguments import (
+    DTYPES,
+    PRETRAINED,
     field_overrides,
     game_options,
     game_overrides,
     model_and_recipe,
     read_recipe,
+    recipe_or_defaults,
     require_game,
+    require_pretrained,
+    require_writable,
     split,
 )
-from agentrl.configfile import describe, load_config, make_config
-from agentrl.errors import UserError, one_line
+from agentrl.config import NewModelConfig
+from agentrl.configfile import describe, make_config
+from agentrl.errors import UserError
+from agentrl.exit_status import OneLineErrors
 from agentrl.results import json_text
 
 FREE_ARGUMENTS = {"ignore_unknown_options": True}
 """Overrides such as `--a.b=value` reach the command as they stand."""
-
-
-class OneLineErrors(TyperGroup):
-    """A user's mistake is one line on stderr and status 2, a disk that fails is status 1, Ctrl-C status 130; anything
-    else is a bug: a traceback."""
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        extra["standalone_mode"] = False
-        try:
-            status = super().main(*args, **extra)
-        except (typer.TyperException, UserError) as error:
-            message = error.format_message() if isinstance(error, typer.TyperException) else error
-            print(f"agentrl: {one_line(message)}", file=sys.stderr)
-            status = 2
-        except OSError as error:  # no room left, no permission, a folder where a file was: it names the path
-            print(f"agentrl: {one_line(error)}", file=sys.stderr)
-            status = 1
-        except typer.Abort:
-            status = 130
-        sys.exit(status)
-
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -57,10 +42,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-SHOWN_TASKS = 12
-PRETRAINED = ("smollm2",)
-DTYPES = ("float32", "bfloat16")
 
 Recipe = Annotated[
     list[str], typer.Argument(metavar="CONFIG [--a.b=value]", help="YAML recipe, and fields of it to change.")
@@ -177,9 +158,9 @@ def evaluate(
     recipe = recipe or own_recipe
     if recipe is None:
         require_game(model, overrides)
-    config = load_config(recipe, overrides) if recipe else make_config({"name": "eval"}, overrides)
+    config = recipe_or_defaults(recipe, overrides, name="eval")
     if out is not None:
-        _require_writable(out)
+        require_writable(out)
     with redirect_stdout(sys.stderr):
         from agentrl.standalone import evaluate_model
 
@@ -219,7 +200,7 @@ def play(
         raise UserError("what is to be played? Give a GAME as `agentrl games` lists it, or a recipe: --config FILE")
     overrides = game_overrides(game, option)
     overrides += field_overrides({"prompt.style": None if style is None else json.dumps(style)})
-    config = load_config(recipe, overrides) if recipe else make_config({"name": "play"}, overrides)
+    config = recipe_or_defaults(recipe, overrides, name="play")
     from rich.console import Console
 
     from agentrl.play import play as play_game
@@ -255,26 +236,9 @@ def imitate(
 @app.command(epilog=_examples("agentrl games", "agentrl games --json"))
 def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False) -> None:
     """List the games that can be played, with their tasks; GAME/TASK is a game's id."""
-    from agentrl import envs
+    from agentrl.game_list import print_games
 
-    specs = envs.games().values()
-    if as_json:
-        rows = [{"name": s.name, "description": s.description, "tasks": list(s.tasks)} for s in specs]
-        print(json.dumps(rows, indent=2))
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("game", "tasks", "description", box=box.SIMPLE)
-    for spec in specs:
-        more = len(spec.tasks) - SHOWN_TASKS
-        tasks = [*spec.tasks[:SHOWN_TASKS], *([f"and {more} more: agentrl games --json"] if more > 0 else [])]
-        table.add_row(
-            Text(one_line(spec.name)), Text("\n".join(map(one_line, tasks))), Text(one_line(spec.description))
-        )
-    Console().print(table)
+    print_games(as_json)
 
 
 @app.command(
@@ -320,23 +284,20 @@ def new_model(
     With --from, write a pretrained model that a Python package holds; it brings its own weights, shape and tokenizer.
     """
     if source is not None:
-        _write_pretrained(context, source, directory, dtype or "float32", overwrite)
+        dtype = dtype or DTYPES[0]
+        require_pretrained(context, source, dtype)
+        from agentrl.smollm2 import create as write_pretrained
+
+        write_pretrained(directory, dtype, overwrite)
+        print(f"Written to {directory}")
         return
     if dtype is not None:
         raise UserError(f"--dtype {dtype}: only with --from; a new model's weights are float32")
     if game is None:
         raise UserError("a model of what? Give --game ID as `agentrl games` lists it, or --from smollm2")
-    sizes = {
-        "hidden_size": hidden_size,
-        "layers": layers,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "ffn_size": ffn_size,
-        "vocab_size": vocab_size,
-        "max_positions": max_positions,
-    }
-    given = field_overrides({f"model.new.{name}": size for name, size in sizes.items()})
-    shape = make_config({"name": "new", "game": {"id": game}}, given).model.new
+    # The sizes' options have the names of model.new's fields.
+    sizes = field_overrides({f"model.new.{name}": context.params.get(name) for name in NewModelConfig.model_fields})
+    shape = make_config({"name": "new", "game": {"id": game}}, sizes).model.new
     from agentrl.new_model import create
 
     create(directory, game, game_options(option), shape, seed, episodes, overwrite, style)
@@ -348,35 +309,9 @@ def main() -> None:
     app()
 
 
-def _write_pretrained(context: typer.Context, source: str, directory: Path, dtype: str, overwrite: bool) -> None:
-    """`new-model --from`: the options that shape a new model have no meaning here, and are refused."""
-    if source not in PRETRAINED:
-        raise UserError(f"--from {source}: no such model; known: {', '.join(PRETRAINED)}")
-    if dtype not in DTYPES:
-        raise UserError(f"--dtype {dtype}: one of {', '.join(DTYPES)}")
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
-        if given and name not in ("directory", "source", "dtype", "overwrite"):
-            raise UserError(f"{parameter.opts[0]}: not with --from; {source} brings its own weights and tokenizer")
-    from agentrl.smollm2 import create
-
-    create(directory, dtype, overwrite)
-    print(f"Written to {directory}")
-
-
 def _print_figures(figures: dict[str, Any], out: Path | None = None) -> None:
     """As JSON on stdout; progress went to stderr."""
     text = json_text(figures)
     print(text)
     if out is not None:
         out.write_text(text + "\n")
-
-
-def _require_writable(out: Path) -> None:
-    """Before hours are spent on what goes there."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.open("a").close()
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be written: {error.strerror}") from error

@@ -242,6 +242,15 @@ def test_new_model(run, behind):
     assert calls == [((Path("dir"), "babyai/goto", {}, NewModelConfig(hidden_size=32), 5, 50, True, "terse"), {})]
 
 
+def test_every_size_of_a_new_model(run, behind):
+    calls = behind("agentrl.new_model", "create")
+    sizes = {"hidden_size": 48, "layers": 3, "heads": 6, "kv_heads": 2, "ffn_size": 99, "vocab_size": 400}
+    sizes["max_positions"] = 2077
+    given = [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", str(size))]
+    assert run("new-model", "dir", "--game", "babyai/goto", *given).exit_code == 0
+    assert calls[0][0][3] == NewModelConfig(**sizes) != NewModelConfig()
+
+
 @pytest.mark.parametrize(("more", "dtype"), [([], "float32"), (["--dtype", "bfloat16"], "bfloat16")])
 def test_new_model_from_a_package(run, behind, more, dtype):
     calls = behind("agentrl.smollm2", "create")
