@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerBase
 
+from agentrl.callbacks import Callback
 from agentrl.config import Config
 from agentrl.configfile import load_config
 from agentrl.episode import SlotState
@@ -41,6 +42,15 @@ class Progress:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     evaluations: dict[str, Any] = field(default_factory=dict)
+
+
+class Checkpoints(Callback):
+    """Writes a checkpoint every K updates."""
+
+    def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
+        every = trainer.config.checkpoint.every
+        if every and trainer.update % every == 0:
+            trainer.save_checkpoint()
 
 
 def checkpoints(run_dir: Path) -> list[Path]:

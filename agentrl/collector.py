@@ -7,10 +7,7 @@ from time import perf_counter
 from agentrl.agents import Agent
 from agentrl.episode import Episode, GameSlot, SlotState
 from agentrl.records import Turn
-
-
-class Interrupted(Exception):
-    """The caller asked to stop between two turns."""
+from agentrl.stopping import Interrupted
 
 
 @dataclass(slots=True)

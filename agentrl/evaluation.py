@@ -7,11 +7,12 @@ from typing import Protocol
 import numpy as np
 
 from agentrl.agents import Agent
-from agentrl.collector import Interrupted, play_round
+from agentrl.collector import play_round
 from agentrl.episode import Episode, GameSlot
 from agentrl.ranks import Ranks
 from agentrl.seeding import held_out_seed
 from agentrl.statistics import bootstrap_mean, unlock_score, wilson
+from agentrl.stopping import Interrupted
 
 Summary = dict[str, object]
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from agentrl.agents import ScriptedAgent, styled_reply
 from agentrl.assembly import Parts
-from agentrl.collector import Interrupted, play_round
+from agentrl.collector import play_round
 from agentrl.config import Config
 from agentrl.constrain import ActionConstraint
 from agentrl.engines.base import Reply
@@ -26,6 +26,7 @@ from agentrl.progress import track
 from agentrl.records import FREE, Turn, TurnBatch
 from agentrl.rows import micro_batches, ragged_indices, turn_rows
 from agentrl.seeding import HELD_OUT, key, permutation
+from agentrl.stopping import Interrupted
 
 
 def require_player(make_slot: MakeSlot) -> None:

@@ -4,11 +4,8 @@ results = Trainer(load_config("experiments/quickstart.yaml")).fit()
 """
 
 import copy
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +16,10 @@ from agentrl import checkpoint
 from agentrl.agents import Agent, RandomAgent
 from agentrl.assembly import assemble
 from agentrl.callbacks import Callback
-from agentrl.checkpoint import Progress
+from agentrl.checkpoint import Checkpoints, Progress
 from agentrl.collected_metrics import collected_metrics
-from agentrl.collector import Collector, Interrupted
+from agentrl.collector import Collector
 from agentrl.config import Config
-from agentrl.configfile import dump_config, require_same_run
 from agentrl.episode import GameSlot, SlotState
 from agentrl.errors import UserError
 from agentrl.evaluation import evaluate_shared, summarise
@@ -34,8 +30,10 @@ from agentrl.progress import RichProgress, say, track
 from agentrl.ranks import Ranks, make_accelerator
 from agentrl.records import Turn, TurnBatch
 from agentrl.report import ReportWriter
-from agentrl.results import machine, versions, write_json, write_text
+from agentrl.results import machine, versions, write_json
+from agentrl.run_folder import claim, open_folder
 from agentrl.seeding import training_seed
+from agentrl.stopping import Interrupted, StopSignals
 from agentrl.targets import annotate, make_targets
 from agentrl.tracking import make_trackers
 from agentrl.turn_files import write_turns
@@ -43,15 +41,6 @@ from agentrl.turn_files import write_turns
 
 class RunStopped(UserError):
     """The run gave up: too many of its turns broke. What was learned before is in its last checkpoint."""
-
-
-class Checkpoints(Callback):
-    """Writes a checkpoint every K updates."""
-
-    def on_update(self, trainer: Any, metrics: dict[str, float]) -> None:
-        every = trainer.config.checkpoint.every
-        if every and trainer.update % every == 0:
-            trainer.save_checkpoint()
 
 
 class Trainer:
@@ -70,12 +59,7 @@ class Trainer:
     def __init__(self, config: Config, resume: bool = False, callbacks: Sequence[Callback] = ()) -> None:
         self.config = config
         self.run_dir = Path(config.output_dir) / config.name
-        if not resume and ((self.run_dir / "metrics.jsonl").exists() or checkpoint.checkpoints(self.run_dir)):
-            raise UserError(
-                f"{self.run_dir} holds a run already: add --resume, give another --name, or remove the folder"
-            )
-        if resume and (self.run_dir / "config.yaml").exists():
-            require_same_run(config, self.run_dir / "config.yaml")
+        found = claim(self.run_dir, config, resume)
         # No draw of ours hangs on the global generators; a game or memory of one's own may use them.
         set_seed(config.seed)
         self.accelerator = make_accelerator(config)
@@ -83,7 +67,6 @@ class Trainer:
         self.is_main = self.ranks.index == 0
         if config.batch.num_envs % self.ranks.count:
             raise UserError(f"batch.num_envs = {config.batch.num_envs}: must divide by {self.ranks.count} processes")
-        found = checkpoint.checkpoints(self.run_dir) if resume else []
         path = found[-1] if found else config.model.path
         self.parts = assemble(config, path, self.accelerator.device, self.accelerator.autocast)
         self.learner = Learner(config, self.parts.model, self.accelerator)
@@ -105,7 +88,7 @@ class Trainer:
             ReportWriter(),
         ]
         self._started = time.monotonic() - self.progress.seconds
-        self._stop_asked = False
+        self._signals = StopSignals()
 
     def fit(self) -> dict[str, Any]:
         """Train to the end; returns what results.json holds.
@@ -119,8 +102,9 @@ class Trainer:
             UserError: the run's folder cannot be written.
         """
         finished = False
-        with self._signals():
-            self._open_folder()
+        with self._signals.heeded():
+            if self.is_main:
+                open_folder(self.run_dir, self.config)
             try:
                 self._begin()
                 self._train()
@@ -201,7 +185,7 @@ class Trainer:
                 config.evaluation.episodes,
                 config.evaluation.num_envs,
                 on_episode=lambda episode: bar.advance(),
-                stop=lambda: self._stop_asked,
+                stop=lambda: self._signals.asked,
             )
         results = {config.game.id: summarise(episodes)}
         if self.is_main:
@@ -219,14 +203,6 @@ class Trainer:
             games = self.collector.boundary
             checkpoint.save(self.run_dir, self.learner, self.parts.tokenizer, self.progress, games, keep)
             self._saved = self.update
-
-    def _open_folder(self) -> None:
-        if self.is_main:
-            try:
-                self.run_dir.mkdir(parents=True, exist_ok=True)
-                write_text(self.run_dir / "config.yaml", dump_config(self.config))
-            except OSError as error:
-                raise UserError(f"output_dir = {self.config.output_dir}: cannot be written: {error}") from error
 
     def _begin(self) -> None:
         """Restore the games of a checkpoint; or play the first evaluations, with the warm start between them."""
@@ -332,23 +308,4 @@ class Trainer:
             getattr(callback, event)(self, *arguments)
 
     def _should_stop(self) -> bool:
-        return bool(self.ranks.any(self._stop_asked))
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """While training, SIGINT and SIGTERM ask to stop; a second SIGINT interrupts at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def ask(number: int, frame: object) -> None:
-            if self._stop_asked and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._stop_asked = True
-
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return self.ranks.any(self._signals.asked)

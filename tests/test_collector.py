@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from agentrl.agents import ModelAgent, RandomAgent, ScriptedAgent
 from agentrl.collected_metrics import collected_metrics
-from agentrl.collector import Collected, Collector, Interrupted
+from agentrl.collector import Collected, Collector
 from agentrl.engines.base import Reply, Request, Sampling
 from agentrl.episode import Episode, GameBroken, GameSlot
 from agentrl.errors import UserError
 from agentrl.ranks import Ranks
 from agentrl.records import Turn, TurnBatch
 from agentrl.seeding import training_seed
+from agentrl.stopping import Interrupted
 
 GUESSES = Player(lambda slot: WORDS[(slot.index + slot.turn) % 3])
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from agentrl.agents import RandomAgent, ScriptedAgent
 from agentrl.assembly import assemble
-from agentrl.collector import Interrupted
 from agentrl.episode import Episode, GameSlot
 from agentrl.evaluation import evaluate, summarise
 from agentrl.seeding import HELD_OUT, held_out_seed, key, training_seed
 from agentrl.statistics import bootstrap_mean, wilson
+from agentrl.stopping import Interrupted
 
 GUESSES = Player(lambda slot: WORDS[(slot.index + slot.turn) % 3])
 

@@ -169,12 +169,6 @@ def test_a_folder_in_use_is_refused(run: Run) -> None:
         Trainer(run.trainer.config)
 
 
-def test_checkpoints_alone_are_a_run_too(tmp_path: Path) -> None:
-    (tmp_path / "run" / "checkpoints" / "step-3").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds a run already"):
-        Trainer(recipe(tmp_path))
-
-
 LEARNING: dict[str, Any] = {
     "model": {
         "new": {"hidden_size": 32, "layers": 2, "heads": 2, "kv_heads": 1, "ffn_size": 64, "vocab_size": 300},
@@ -393,12 +387,6 @@ def test_a_mistake_shows_before_anything_is_written(tmp_path: Path, sections: di
     with pytest.raises(UserError, match=message):
         Trainer(recipe(tmp_path, **sections))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"output_dir = .*file: cannot be written"):
-        Trainer(recipe(tmp_path / "file", evaluation={"episodes": 0})).fit()
 
 
 def test_the_players_replies_must_fit_the_engine(tmp_path: Path) -> None:
