@@ -40,8 +40,6 @@ class PromptTooLong(Exception):
 
     def __init__(self, messages: list[Message], ids: list[int], budget: int) -> None:
         super().__init__(f"{len(ids)} tokens without any past turn; prompt.max_prompt_tokens = {budget}")
-        self.length = len(ids)
-        self.budget = budget
         self.messages = messages
         self.ids = ids[-budget:]
 

@@ -106,11 +106,6 @@ class TurnBatch:
         return np.diff(self.prompt_offsets)[last] + self.reply_lengths_N[last]
 
     @property
-    def turn_of_token_R(self) -> NDArray[np.int64]:
-        """Index of the turn that each reply token belongs to."""
-        return np.repeat(np.arange(len(self)), self.reply_lengths_N)
-
-    @property
     def first_token_R(self) -> NDArray[np.bool_]:
         """True at the first reply token of each turn (j = 0)."""
         first = np.zeros(len(self.reply_ids_R), dtype=bool)

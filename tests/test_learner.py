@@ -199,10 +199,11 @@ def test_an_update_raises_what_was_good_and_lowers_what_was_bad() -> None:
     batch = TurnBatch.from_turns(random_turns(4))
     learner = make_learner(algorithm={"minibatches": 1})
     targets, _ = learner.targets(batch)
-    targets.policy_advantages_R[:] = np.where(batch.turn_of_token_R % 2, 1.0, -1.0)
+    odd_R = np.repeat(np.arange(len(batch)) % 2 == 1, batch.reply_lengths_N)
+    targets.policy_advantages_R[:] = np.where(odd_R, 1.0, -1.0)
     learner.update(batch, targets, 0)
     change = (learner.scores(batch).logprobs_R - targets.old_logprobs_R)[batch.policy_mask_R]
-    good = (batch.turn_of_token_R % 2 == 1)[batch.policy_mask_R]
+    good = odd_R[batch.policy_mask_R]
     assert change[good].mean() > 0 > change[~good].mean()
 
 
@@ -285,7 +286,7 @@ def test_c14_a_gradient_that_is_not_finite_skips_the_step_and_is_counted(field: 
     targets, _ = learner.targets(batch)
     where = np.flatnonzero(batch.policy_mask_R)[0]
     getattr(targets, field)[where] = float("nan")
-    poisoned = int(batch.turn_of_token_R[where])
+    poisoned = int(np.searchsorted(batch.reply_offsets, where, side="right")) - 1
     before = weights(learner.model)
     step, skipped = learner._step, []
 

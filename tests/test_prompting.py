@@ -44,7 +44,8 @@ class TestBudget:
             with pytest.raises(PromptTooLong) as caught:
                 asked.build(game, NOW, memory)
             alone = asked.messages(game, NOW, remembering())
-            assert (caught.value.length, caught.value.budget) == (sizes[-1], budget)
+            words = f"{sizes[-1]} tokens without any past turn; prompt.max_prompt_tokens = {budget}"
+            assert str(caught.value) == words
             assert caught.value.messages == alone
             assert caught.value.ids == plain(TOKENIZER, alone)[-budget:]
 

@@ -42,7 +42,6 @@ def test_from_turns_by_hand() -> None:
     assert batch.truncated_N.tolist() == [False, False, True]
     assert not batch.terminated_N.any()
     assert batch.reply_lengths_N.tolist() == [3, 0, 2]
-    assert batch.turn_of_token_R.tolist() == [0, 0, 0, 2, 2]
     assert batch.first_token_R.tolist() == [True, False, False, True, False]
 
 
