@@ -144,6 +144,7 @@ def draw(table: dict[str, Any], games: Sequence[str], path: Path) -> None:
             axes[0].plot(lengths, curve, style, color=colour, lw=1.4, label=f"{name}, {measure}")
     axes[0].set(xscale="log", yscale="log", xlabel="tokens a reply", ylabel="turns", title="credit horizon, computed")
     axes[0].set_xticks(TOKENS, [str(n) for n in TOKENS])
+    axes[0].set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     axes[0].legend(fontsize=7, frameon=False)
     for panel, game in zip(axes[1:], games, strict=True):
         for shift, (name, colour) in zip((-0.12, 0.12), colours.items(), strict=True):
@@ -156,9 +157,7 @@ def draw(table: dict[str, Any], games: Sequence[str], path: Path) -> None:
                 panel.errorbar([place + shift], [mean], yerr=bars, fmt="_", ms=14, color=colour, label=label)
                 dots = [each["success"] for each in after["each"]]
                 panel.scatter([place + shift] * len(dots), dots, s=14, color=colour, alpha=0.6)
-        panel.set(
-            ylim=(-0.02, 1.02), xlim=(-0.5, 1.5), xlabel="tokens a reply", title=f"{game}: success after training"
-        )
+        panel.set(ylim=(-0.02, 1.02), xlim=(-0.5, 1.5), xlabel="tokens a reply", title=f"{game}, success after")
         panel.set_xticks(range(len(TRAINED)), [str(n) for n in TRAINED])
         panel.legend(fontsize=7, frameon=False, loc="lower left")
     for panel in axes:
