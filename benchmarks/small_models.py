@@ -41,7 +41,7 @@ ROWS: dict[str, dict[str, Any]] = {
     },
     "free": {
         "recipe": FREE,
-        "overrides": [],
+        "overrides": ["--batch.updates=20"],
         "prototype": {"success": 0.69, "turns": 20_000, "cpu_seconds": 54},
     },
 }
