@@ -26,7 +26,6 @@ class Signpost(TextEnv):
         length: turns of an episode. The last one is its end (`terminated`) and pays 1 if the road was right, else 0.
         choices: roads at the crossing.
         reminder: scenes of the walk tell whether the road is the right one; without it they tell the mile alone.
-
         bench: miles from one bench to the next. There one may rest instead of walking on, without consequence.
 
     Whatever is not a road at the crossing is wrong.
