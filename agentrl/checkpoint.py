@@ -149,8 +149,11 @@ def recall(progress: Progress, run_dir: Path, config: Config) -> None:
     try:
         results = json.loads((run_dir / "results.json").read_bytes())
         if load_config(run_dir / "config.yaml") == config and results["updates"] == progress.update:
+            # Other groups may have an entry of that name: `versions` has one of the package crafter.
             played = {
-                name: group for name, group in results.items() if isinstance(group, dict) and config.game.id in group
+                name: group
+                for name, group in results.items()
+                if isinstance(group, dict) and isinstance(group.get(config.game.id), dict)
             }
             progress.seconds = max(progress.seconds, float(results["seconds"]))
             progress.evaluations |= played

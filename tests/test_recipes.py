@@ -81,23 +81,29 @@ def test_a_small_recipe_trains(tmp_path: Path, name: str) -> None:
     assert all(results[group][config.game.id]["episodes"] == 1 for group in ("random", "before", "after"))
 
 
-def command(folder: Path, *arguments: str) -> list[str]:
+GAMES = {"quickstart": [], "crafter_tiny": ["--game.options.max_turns=40"]}
+"""Recipes that are killed, with what makes their episodes short."""
+
+
+def command(recipe: str, folder: Path, *arguments: str) -> list[str]:
     sizes = ["--batch.num_envs=4", "--batch.turns_per_env=8", "--batch.updates=12", "--critic_warmup.max_updates=2"]
     rest = ["--evaluation.episodes=4", "--checkpoint.every=3", "--tracking.turns_every=0", f"--output_dir={folder}"]
-    recipe = str(EXPERIMENTS / "quickstart.yaml")
-    return [sys.executable, "-m", "agentrl", "train", recipe, *sizes, *rest, "--evaluation.greedy=false", *arguments]
+    file = str(EXPERIMENTS / f"{recipe}.yaml")
+    own = [*GAMES[recipe], "--name=run", "--evaluation.greedy=false"]
+    return [sys.executable, "-m", "agentrl", "train", file, *sizes, *rest, *own, *arguments]
 
 
 def logged(folder: Path) -> int:
-    path = folder / "quickstart" / "metrics.jsonl"
+    path = folder / "run" / "metrics.jsonl"
     return sum("losses/value" in row for row in read_metrics(path)) if path.exists() else 0
 
 
-def interrupt(number: int, folder: Path, *arguments: str) -> int:
+def interrupt(number: int, recipe: str, folder: Path, *arguments: str) -> int:
     """Start training, send it a signal after two more updates; its exit code."""
     before = logged(folder)
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command(folder, *arguments), env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet) as process:
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command(recipe, folder, *arguments), env=one_thread, **quiet) as process:
         while logged(folder) in (0, before, before + 1) and process.poll() is None:
             time.sleep(0.02)
         process.send_signal(number)
@@ -105,19 +111,20 @@ def interrupt(number: int, folder: Path, *arguments: str) -> int:
 
 
 @pytest.mark.slow
-def test_c13_c25_the_command_line_killed_and_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", GAMES)
+def test_c13_c25_the_command_line_killed_and_resumed(tmp_path: Path, recipe: str) -> None:
     """`agentrl train`, SIGKILL, `--resume`, SIGTERM, `--resume`, SIGINT, `--resume`: as if nothing had been."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert subprocess.run(command(whole), capture_output=True).returncode == 0
-    assert interrupt(signal.SIGKILL, broken) == -signal.SIGKILL
-    again = subprocess.run(command(broken), capture_output=True, text=True)
+    assert subprocess.run(command(recipe, whole), capture_output=True).returncode == 0
+    assert interrupt(signal.SIGKILL, recipe, broken) == -signal.SIGKILL
+    again = subprocess.run(command(recipe, broken), capture_output=True, text=True)
     assert again.returncode == 2
     assert again.stderr.splitlines()[-1].startswith("agentrl: ")
     assert "holds a run already: add --resume" in again.stderr
-    assert interrupt(signal.SIGTERM, broken, "--resume") == 0
-    assert json.loads((broken / "quickstart" / "results.json").read_text())["interrupted"]
-    assert interrupt(signal.SIGINT, broken, "--resume") == 0
-    assert subprocess.run(command(broken, "--resume"), capture_output=True).returncode == 0
-    found, expected = left_behind(broken / "quickstart"), left_behind(whole / "quickstart")
+    assert interrupt(signal.SIGTERM, recipe, broken, "--resume") == 0
+    assert json.loads((broken / "run" / "results.json").read_text())["interrupted"]
+    assert interrupt(signal.SIGINT, recipe, broken, "--resume") == 0
+    assert subprocess.run(command(recipe, broken, "--resume"), capture_output=True).returncode == 0
+    found, expected = left_behind(broken / "run"), left_behind(whole / "run")
     for name in ("step", "tensors", "state", "games", "metrics", "evaluations"):
         assert found[name] == expected[name]

@@ -309,3 +309,12 @@ def test_evaluations_that_do_not_fit_are_played_again(tmp_path: Path, model: dic
     results = Trainer(config, resume=True, callbacks=[diary]).fit()
     assert [event[0] for event in diary.events] == ["start", "after", "end"]
     assert results["after"]["fake/echo"]["episodes"] == config.evaluation.episodes
+
+
+def test_a_package_named_like_the_game_is_no_evaluation(tmp_path: Path, model: dict[str, Any]) -> None:
+    config = recipe(tmp_path, model=model, batch={"updates": 1}, evaluation={"episodes": 1, "random": False})
+    first = Trainer(config).fit()
+    path = tmp_path / "run" / "results.json"
+    path.write_text(json.dumps(first | {"versions": {"fake/echo": "1.8.3"}}))
+    trainer = Trainer(config, resume=True)
+    assert set(trainer.progress.evaluations) == {"before", "after", "after_greedy"}
