@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from seeds_figure import draw
+from seeds_figure import draw, require_drawable
 
 from agentrl.config import Config, Section
 from agentrl.configfile import field_names, load_config
@@ -160,7 +160,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
     options, overrides = parser.parse_known_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"argument --jobs: {options.jobs}: at least one run at a time")
+    if len(set(options.seeds)) < len(options.seeds):
+        parser.error(f"argument --seeds: {' '.join(map(str, options.seeds))}: give each seed once")
     try:
+        if options.figure:
+            require_drawable(options.figure)
         if options.run_dirs:
             runs = [load(run_dir) for run_dir in options.run_dirs]
             require_one_recipe(load_config(options.recipe, overrides), options.run_dirs, runs)
@@ -169,12 +175,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 folder = options.keep or Path(scratch)
                 runs = list(pool.map(lambda seed: train(options.recipe, seed, folder, overrides), options.seeds))
     except UserError as error:
-        raise SystemExit(str(error)) from None
+        parser.exit(2, f"{error}\n")
     table = {row: figures for row in ROWS if (figures := pooled(runs, row)) is not None}
     show(table)
     print("CPU seconds of training:", " ".join(f"{run['cpu_seconds']:.0f}" for run in runs))
-    if options.figure:
-        draw(runs, table, measure_of(table["after"]), Path(options.recipe).stem, options.figure)
     summary = {
         "recipe": options.recipe,
         "overrides": overrides,
@@ -186,6 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         **table,
     }
     print(json.dumps(summary))
+    if options.figure:
+        draw(runs, table, measure_of(table["after"]), Path(options.recipe).stem, options.figure)
 
 
 if __name__ == "__main__":

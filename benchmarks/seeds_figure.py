@@ -9,7 +9,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
 
+from agentrl.errors import UserError
 from agentrl.report_bars import COMPARED, MAX_BINS, unlock_rates
 from agentrl.report_charts import ticks
 
@@ -26,6 +28,18 @@ LABELS = {"success": "success", "achievements": "achievements an episode", "retu
 COLOURS = {"before": "0.72", "after": "C0"}
 
 
+def require_drawable(path: Path) -> None:
+    """Raise UserError unless the figure can be written, before hours are spent on what it shows."""
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in known:
+        raise UserError(f"--figure {path}: the ending names the format, one of {', '.join(known)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        raise UserError(f"--figure {path}: cannot be written: {error.strerror}") from error
+
+
 def draw(
     runs: Sequence[dict[str, Any]], table: dict[str, dict[str, Any]], measure: str, title: str, path: Path
 ) -> None:
@@ -40,7 +54,6 @@ def draw(
         figure, curves = plt.subplots(figsize=(7, 3.4), layout="constrained")
     draw_curves(curves, runs, table, measure)
     curves.set_title(title)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     plt.close(figure)
 

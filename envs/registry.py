@@ -119,6 +119,8 @@ def _check_attributes(game_id: str, game: TextEnv) -> None:
         problem = f"max_turns = {limit!r}: must be a whole number from 1"
     elif not isinstance(achievements, tuple) or not all(isinstance(name, str) for name in achievements):
         problem = f"achievements = {achievements!r}: must be a tuple of names"
+    elif len(set(achievements)) < len(achievements):  # one unlocked would count twice
+        problem = f"achievements = {achievements!r}: must be a tuple of names, each once"
     else:
         return
     raise GameError(f"game.id = {game_id!r}: {type(game).__name__}.{problem}")

@@ -154,7 +154,9 @@ def test_runs_that_exist_are_pooled_and_drawn(
     assert "</svg>" in picture.read_text()
 
 
-def test_runs_of_other_recipes_are_refused(seeds: ModuleType, tmp_path: Path, recipe: Path) -> None:
+def test_runs_of_other_recipes_are_refused(
+    seeds: ModuleType, tmp_path: Path, recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = make_run(tmp_path, recipe, 0, "--torch_threads=2", after=lives([1]))
     other = make_run(tmp_path, recipe, 1, "--batch.updates=9", after=lives([1]))
     unfinished = make_run(tmp_path, recipe, 2, before=lives([1]))
@@ -169,5 +171,31 @@ def test_runs_of_other_recipes_are_refused(seeds: ModuleType, tmp_path: Path, re
     ):
         with pytest.raises(SystemExit) as stopped:
             seeds.main([str(recipe), "--from", *map(str, run_dirs)])
-        assert said in str(stopped.value)
+        assert stopped.value.code == 2
+        assert said in capsys.readouterr().err
     seeds.main([str(recipe), "--from", str(other), "--batch.updates=9"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--figure", "{tmp}/curves.xyz"], "--figure {tmp}/curves.xyz: the ending names the format, one of "),
+        (["--figure", "{tmp}/tiny.yaml/curves.svg"], "--figure {tmp}/tiny.yaml/curves.svg: cannot be written: "),
+        (["--jobs", "0"], "argument --jobs: 0: at least one"),
+        (["--seeds", "1", "2", "1"], "argument --seeds: 1 2 1: give each seed once"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_trained(
+    seeds: ModuleType,
+    tmp_path: Path,
+    recipe: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(seeds, "train", lambda *_: pytest.fail("a run was begun"))
+    with pytest.raises(SystemExit) as stopped:
+        seeds.main([str(recipe), *(argument.format(tmp=tmp_path) for argument in arguments)])
+    assert stopped.value.code == 2
+    assert said.format(tmp=tmp_path) in capsys.readouterr().err

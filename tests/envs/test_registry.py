@@ -169,6 +169,7 @@ def test_a_game_error_is_a_users_mistake():
         ("max_turns", 0, "a whole number from 1"),
         ("achievements", "sapling", "a tuple of names"),
         ("achievements", ("sapling", 1), "a tuple of names"),
+        ("achievements", ("sapling", "stone", "sapling"), "a tuple of names, each once"),
     ],
 )
 def test_a_game_without_what_every_game_has_is_told(attribute, value, remedy):
