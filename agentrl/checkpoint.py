@@ -26,6 +26,7 @@ from agentrl.episode import SlotState
 from agentrl.errors import UserError
 from agentrl.learner import Learner
 from agentrl.policy import load_values, save_policy
+from agentrl.results import evaluations
 
 
 @dataclass(slots=True)
@@ -149,12 +150,7 @@ def recall(progress: Progress, run_dir: Path, config: Config) -> None:
     try:
         results = json.loads((run_dir / "results.json").read_bytes())
         if load_config(run_dir / "config.yaml") == config and results["updates"] == progress.update:
-            # Other groups may have an entry of that name: `versions` has one of the package crafter.
-            played = {
-                name: group
-                for name, group in results.items()
-                if isinstance(group, dict) and isinstance(group.get(config.game.id), dict)
-            }
+            played = {player: tasks for player, tasks in evaluations(results).items() if config.game.id in tasks}
             progress.seconds = max(progress.seconds, float(results["seconds"]))
             progress.evaluations |= played
     except (OSError, ValueError, KeyError, TypeError):

@@ -6,6 +6,7 @@ from typing import Any
 
 from agentrl.report_bars import Histogram, UnlockRates, length_histogram, unlock_rates
 from agentrl.report_charts import is_interval, is_number, number
+from agentrl.results import evaluations
 
 PLAYERS = {
     "random": "uniformly random",
@@ -52,11 +53,10 @@ class Task:
 def tasks(results: Mapping[str, Any]) -> list[Task]:
     """The games out of results.json, which is {player: {task: figures}} and more; what is no evaluation is left out."""
     games: dict[str, dict[str, dict[str, Any]]] = {}
-    for player in [*PLAYERS, *(k for k in results if k not in PLAYERS and not k.startswith(ON_THE_WAY))]:
-        group = results.get(player)
-        for task, figures in group.items() if isinstance(group, dict) else ():
-            if isinstance(figures, dict) and "episodes" in figures:
-                games.setdefault(task, {})[player] = figures
+    played = evaluations(results)
+    for player in [*PLAYERS, *(name for name in played if name not in PLAYERS and not name.startswith(ON_THE_WAY))]:
+        for task, figures in played.get(player, {}).items():
+            games.setdefault(task, {})[player] = figures
     return [_task(name, groups) for name, groups in games.items()]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,20 @@ def machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     accelerators = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return ", ".join([f"{_processor()}, {cores} cores", *accelerators])
+
+
+def evaluations(results: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """The evaluations {player: {task: figures}} among the groups of results.json; figures have their `episodes`.
+
+    A name alone does not tell: `versions` may have an entry named like the task, as that of the package crafter.
+    """
+    found = {}
+    for player, group in results.items():
+        entries = group.items() if isinstance(group, dict) else ()
+        played = {task: entry for task, entry in entries if isinstance(entry, dict) and "episodes" in entry}
+        if played:
+            found[player] = played
+    return found
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
