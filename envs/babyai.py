@@ -13,6 +13,7 @@ from agentrl.envs.babyai_player import NAMES, BotPlayer
 from agentrl.envs.babyai_text import describe
 from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
 from agentrl.envs.errors import GameError, unknown
+from agentrl.envs.options import whole_number
 from agentrl.envs.registry import GameSpec
 
 ACTIONS = {name: action for action, name in NAMES.items()}
@@ -70,10 +71,8 @@ class BabyAI(TextEnv):
     def __init__(self, task: str, num_dists: int = 0, reward: str = "native") -> None:
         if reward not in REWARDS:
             raise unknown("game.options.reward", str(reward), "there is no such reward", REWARDS)
-        field = f"game.options.num_dists = {num_dists!r}"
-        if type(num_dists) is not int or not 0 <= num_dists <= MOST_DISTRACTORS:
-            raise GameError(f"{field}: give a whole number from 0 to {MOST_DISTRACTORS}")
-        if num_dists and task not in TASKS:
+        if whole_number("num_dists", num_dists, 0, MOST_DISTRACTORS) and task not in TASKS:
+            field = f"game.options.num_dists = {num_dists!r}"
             raise GameError(f"{field}: {task} sets its own number of distractors; leave the option out")
         self.reward = reward
         self.level = make_level(task, num_dists)

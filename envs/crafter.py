@@ -10,6 +10,7 @@ from agentrl.envs.crafter_actions import ACTIONS, SYNONYMS
 from agentrl.envs.crafter_text import ITEMS, SceneOptions, scene, status
 from agentrl.envs.crafter_world import Simulation
 from agentrl.envs.errors import GameError, unknown
+from agentrl.envs.options import switch, whole_number
 from agentrl.envs.registry import GameSpec
 
 MOST_TURNS = 10_000
@@ -87,19 +88,17 @@ class Crafter(TextEnv):
         compat: str | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if type(max_turns) is not int or not 1 <= max_turns <= MOST_TURNS:
-            raise GameError(f"game.options.max_turns = {max_turns!r}: give a whole number from 1 to {MOST_TURNS}")
+        self.max_turns = whole_number("max_turns", max_turns, 1, MOST_TURNS)
         original = _choice("compat", compat, (None, "balrog")) == "balrog"
         night_rng = _choice("night_rng", night_rng, (None, *NIGHT_PICTURES)) or ("balrog" if original else "isolated")
-        self.max_turns = max_turns
         self.render_mode = _choice("render_mode", render_mode, (None, "rgb_array"))
         self.simulation = Simulation(NIGHT_PICTURES[night_rng])
         if original:
             self.synonyms = {}
         self._skips_sleep = _choice("sleep", sleep, ("step", "skip")) == "skip"
         self._scene_options = SceneOptions(
-            _switch("precise_location", precise_location),
-            _switch("unique_items", unique_items),
+            switch("precise_location", precise_location),
+            switch("unique_items", unique_items),
             _kinds("skip_items", skip_items),
             _kinds("edge_only_items", edge_only_items),
             blind_borders=original,
@@ -157,12 +156,6 @@ class Crafter(TextEnv):
 def _choice(option: str, value: str | None, known: Collection[str | None]) -> str | None:
     if value not in known:
         raise unknown(f"game.options.{option}", str(value), "there is no such choice", [name for name in known if name])
-    return value
-
-
-def _switch(option: str, value: bool) -> bool:
-    if type(value) is not bool:
-        raise GameError(f"game.options.{option} = {value!r}: give true or false")
     return value
 
 

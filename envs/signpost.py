@@ -10,7 +10,7 @@ from typing import Any
 from gymnasium.error import ResetNeeded
 
 from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
-from agentrl.envs.errors import GameError
+from agentrl.envs.options import switch, whole_number
 from agentrl.envs.registry import GameSpec
 
 PLACES = ("mill", "harbour", "church", "forge", "inn", "abbey")
@@ -36,16 +36,11 @@ class Signpost(TextEnv):
     def __init__(
         self, task: str = "default", length: int = 400, choices: int = 3, reminder: bool = False, bench: int = 10
     ) -> None:
-        bounds = {"length": (length, 2, LONGEST), "choices": (choices, 2, len(PLACES)), "bench": (bench, 1, LONGEST)}
-        for option, (value, least, most) in bounds.items():
-            if type(value) is not int or not least <= value <= most:
-                raise GameError(f"game.options.{option} = {value!r}: give a whole number from {least} to {most}")
-        if type(reminder) is not bool:
-            raise GameError(f"game.options.reminder = {reminder!r}: give true or false")
-        self.max_turns = length
-        self.reminder = reminder
-        self.bench = bench
-        self._roads = {f"{place} road": place for place in PLACES[:choices]}
+        self.max_turns = whole_number("length", length, 2, LONGEST)
+        roads = PLACES[: whole_number("choices", choices, 2, len(PLACES))]
+        self.bench = whole_number("bench", bench, 1, LONGEST)
+        self.reminder = switch("reminder", reminder)
+        self._roads = {f"{place} road": place for place in roads}
         self.actions = {name: f"take the road to the {place}" for name, place in self._roads.items()} | WALKING
         self._over = True
 

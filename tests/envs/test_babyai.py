@@ -1,14 +1,13 @@
 """BabyAI as a game: seeds, missions, ends, rewards, options, and its scripted player."""
 
-import os
 import random
 import re
-import subprocess
 import sys
 import threading
 import warnings
 
 import pytest
+from fresh_python import told
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
@@ -66,16 +65,7 @@ def test_a_seed_fixes_the_episode_in_any_process():
         "r = random.Random(0); acts = list(g.actions);"
         "print([g.mission, o.scene] + [g.step(r.choice(acts))[0].scene for _ in range(50)])"
     )
-    texts = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": hashing},
-        ).stdout
-        for hashing in ("1", "2")
-    }
+    texts = {told(script, PYTHONHASHSEED=hashing) for hashing in ("1", "2")}
     assert len(texts) == 1
 
 

@@ -1,15 +1,13 @@
 """Crafter as a game: seeds, processes, pictures, ends, rewards, sleep, options, and the spellings of its actions."""
 
-import os
 import random
-import subprocess
-import sys
 import warnings
 
 import crafter
 import numpy as np
 import pytest
 from crafter import constants
+from fresh_python import told
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
@@ -90,18 +88,12 @@ for options in ({}, {"night_rng": "balrog"}, {"sleep": "skip", "unique_items": F
 
 
 def test_a_seed_fixes_the_episode_in_any_process_with_and_without_pictures():
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT, pictures],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": hashing},
-        ).stdout
+    texts = [
+        told(SCRIPT, pictures, PYTHONHASHSEED=hashing)
         for hashing, pictures in (("1", "pictures"), ("2", "none"), ("3", "none"))
     ]
-    assert told[0] == told[1] == told[2]
-    assert len(set(told[0].splitlines())) > 1
+    assert texts[0] == texts[1] == texts[2]
+    assert len(set(texts[0].splitlines())) > 1
 
 
 def test_compiled_noise_is_the_noise_of_plain_python():
@@ -111,17 +103,8 @@ def test_compiled_noise_is_the_noise_of_plain_python():
         "s = opensimplex.OpenSimplex(7); x = np.linspace(-9, 9, 40);"
         "print(hashlib.md5(_layer(x, x / 3, 5.0, s._perm, s._perm_grad_index3).tobytes()).hexdigest())"
     )
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "NUMBA_DISABLE_JIT": disabled},
-        ).stdout
-        for disabled in ("0", "1")
-    }
-    assert len(told) == 1
+    digests = {told(script, NUMBA_DISABLE_JIT=disabled) for disabled in ("0", "1")}
+    assert len(digests) == 1
 
 
 def test_worlds_are_those_of_the_package():
