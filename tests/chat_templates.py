@@ -6,14 +6,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from agentrl.new_model import CHAT_TEMPLATE as CHATML
 from agentrl.records import Message
 
-CHATML = """\
-{%- for message in messages -%}
-{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}
-"""
 REFUSES_SYSTEM = "{%- if messages[0].role == 'system' -%}{{ raise_exception('no system role') }}{%- endif -%}" + CHATML
 IGNORES_SYSTEM = CHATML.replace("-%}\n{{ '<|im_start|>' +", " if message.role != 'system' -%}\n{{ '<|im_start|>' +", 1)
 STRIPS_REASONING = CHATML.replace(

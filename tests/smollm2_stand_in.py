@@ -7,19 +7,12 @@ from gguf import GGMLQuantizationType, GGUFWriter, TokenType
 from gguf.quants import quantize
 from tokenizers.pre_tokenizers import ByteLevel
 
+from agentrl.new_model import CHAT_TEMPLATE
 from agentrl.smollm2 import FILE, PACKAGE, VERSION
 
 HIDDEN, LAYERS, HEADS, KV_HEADS, FFN = 64, 2, 2, 1, 128
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["Ġ Ġ", "t u", "r n", "tu rn", "1 2"]
-CHAT_TEMPLATE = """\
-{%- for message in messages -%}
-{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{ '<|im_start|>assistant\\n' }}
-{%- endif -%}
-"""
 
 
 def make_package(site: Path, seed: int = 0) -> Path:
