@@ -15,14 +15,9 @@ discounted to turn 1 as the recipe does.
 """
 
 import argparse
-import contextlib
-import io
 import json
-import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +26,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from seeds import line, pooled
+from figure_file import checked
+from quiet_runs import pooled_figures, quiet_run, runs_by_row
+from seeds import line
 
 from agentrl.collector import Collector
 from agentrl.config import Config
@@ -128,10 +125,8 @@ def run(recipe: str, reminder: bool, seed: int, extra: Sequence[str]) -> dict[st
     """Train and measure."""
     start = time.process_time()
     changed = overrides(recipe, reminder, load_config(RECIPE, extra))
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        rest = [f"--seed={seed}", f"--output_dir={folder}", "--checkpoint.every=0", "--tracking.backends=[]"]
-        rest += ["--tracking.turns_every=0", "--evaluation.greedy=false", "--evaluation.random=false"]
-        trainer = Trainer(load_config(RECIPE, [*extra, *changed, *rest]))
+    with quiet_run() as (_, settings):
+        trainer = Trainer(load_config(RECIPE, [*extra, *changed, f"--seed={seed}", *settings]))
         results = trainer.fit()
         measured = measure(trainer)
     return {**results, **measured, "total_cpu_seconds": time.process_time() - start}
@@ -142,8 +137,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     gaps = [[right - wrong for right, wrong in zip(run["right"], run["wrong"], strict=True)] for run in runs]
     by_turn = np.nanmedian([run["explained_variance"] for run in runs], axis=0)
     return {
-        "before": pooled(runs, "before"),
-        "after": pooled(runs, "after"),
+        **pooled_figures(runs),
         "gap": float(np.mean(gaps)),
         "gap_ci95": list(bootstrap_mean(np.ravel(gaps).tolist())),
         "gap_each": [round(float(np.mean(gap)), 6) for gap in gaps],
@@ -153,8 +147,6 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "explained_variance": {
             str(turn): round(float(by_turn[turn - 1]), 3) for turn in marks(len(by_turn)) if turn <= len(by_turn)
         },
-        "turns": [run["turns"] for run in runs],
-        "cpu_seconds": [round(run["total_cpu_seconds"], 1) for run in runs],
     }
 
 
@@ -183,7 +175,6 @@ def draw(found: dict[tuple[str, bool], list[dict[str, Any]]], path: Path) -> Non
     right.set_xticks(range(len(labels)), labels, fontsize=6)
     for axes in (left, right):
         axes.grid(alpha=0.25)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
 
@@ -197,24 +188,21 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--figure", type=Path)
     options, extra = parser.parse_known_args()
+    checked(parser, options.figure)
     rows = [(recipe, reminder == "yes") for reminder in options.reminder for recipe in options.recipes]
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {row: [pool.submit(run, *row, seed, extra) for seed in options.seeds] for row in rows}
-        found: dict[tuple[str, bool], list[dict[str, Any]]] = {}
-        table: dict[str, Any] = {}
-        for row, futures in waiting.items():
-            found[row] = [future.result() for future in futures]
-            name = f"{row[0]}, {'reminder' if row[1] else 'no reminder'}"
-            table[name] = figures = summary(found[row])
-            low, high = figures["gap_ci95"]
-            print(line(name, figures["after"]))
-            print(f"    advantage gap {figures['gap']:.3g} [{low:.3g}, {high:.3g}] of {figures['worth']:.3g}", end="")
-            print(
-                f"  seeds {figures['gap_each']}  explained variance by turn {figures['explained_variance']}", flush=True
-            )
+    found: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    table: dict[str, Any] = {}
+    for row, runs in runs_by_row(run, rows, options.seeds, extra, options.jobs):
+        found[row] = runs
+        name = f"{row[0]}, {'reminder' if row[1] else 'no reminder'}"
+        table[name] = figures = summary(runs)
+        low, high = figures["gap_ci95"]
+        print(line(name, figures["after"]))
+        print(f"    advantage gap {figures['gap']:.3g} [{low:.3g}, {high:.3g}] of {figures['worth']:.3g}", end="")
+        print(f"  seeds {figures['gap_each']}  explained variance by turn {figures['explained_variance']}", flush=True)
+    print(json.dumps({"recipe": RECIPE, "overrides": extra, "seeds": options.seeds, "machine": machine(), **table}))
     if options.figure:
         draw(found, options.figure)
-    print(json.dumps({"recipe": RECIPE, "overrides": extra, "seeds": options.seeds, "machine": machine(), **table}))
 
 
 if __name__ == "__main__":

@@ -12,15 +12,10 @@ far credit goes without a critic. `reach` is the same for gamma alone: how far i
 """
 
 import argparse
-import contextlib
-import io
 import json
 import math
-import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +25,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import yaml
-from seeds import line, pooled
+from figure_file import checked
+from quiet_runs import pooled_figures, quiet_run, runs_by_row
+from seeds import line
 from transformers import PreTrainedTokenizerBase
 
 from agentrl.callbacks import Callback, TrainerView
@@ -106,13 +103,11 @@ def run(game: str, tokens: int, discount: str, seed: int, extra: Sequence[str]) 
     recipe, *changed = GAMES[game]
     factors = zip(("gamma_step", "lambda_step", "gamma_token", "lambda_token"), DISCOUNTS[discount], strict=True)
     changed += [f"--algorithm.{name}={value}" for name, value in factors]
-    changed += [f"--seed={seed}", "--checkpoint.every=0", "--tracking.backends=[]", "--tracking.turns_every=0"]
-    changed += ["--evaluation.greedy=false", "--evaluation.random=false", *extra]
     lengths = Lengths()
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        changed.append(f"--output_dir={folder}")
+    with quiet_run() as (folder, settings):
+        changed += [f"--seed={seed}", *settings, *extra]
         if tokens > min(TOKENS):
-            style = padded_style(load_config(recipe).prompt.style, tokens, Path(folder))
+            style = padded_style(load_config(recipe).prompt.style, tokens, folder)
             changed += [f"--prompt.style={style}", f"--engine.max_reply_tokens={tokens + 10}"]
         trainer = Trainer(load_config(recipe, changed), callbacks=[lengths])
         if tokens > min(TOKENS):
@@ -125,11 +120,8 @@ def run(game: str, tokens: int, discount: str, seed: int, extra: Sequence[str]) 
 
 def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "before": pooled(runs, "before"),
-        "after": pooled(runs, "after"),
+        **pooled_figures(runs),
         "reply_tokens": float(np.mean([run["reply_tokens"] for run in runs])),
-        "turns": [run["turns"] for run in runs],
-        "cpu_seconds": [round(run["total_cpu_seconds"], 1) for run in runs],
     }
 
 
@@ -162,7 +154,6 @@ def draw(table: dict[str, Any], games: Sequence[str], path: Path) -> None:
         panel.legend(fontsize=7, frameon=False, loc="lower left")
     for panel in axes:
         panel.grid(alpha=0.25)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
 
@@ -173,6 +164,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--figure", type=Path)
     options, extra = parser.parse_known_args()
+    checked(parser, options.figure)
     computed = {str(tokens): horizons(tokens) for tokens in TOKENS}
     print("turns            horizon: dual  single    reach: dual  single")
     for tokens, of in computed.items():
@@ -180,18 +172,14 @@ def main() -> None:
         print("{:>3} tokens a reply  {:9.2f}  {:6.2f}   {:9.1f}  {:6.1f}".format(tokens, *columns), flush=True)
     rows = [(game, tokens, discount) for game in options.games for tokens in TRAINED for discount in DISCOUNTS]
     table: dict[str, Any] = {}
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = {row: [pool.submit(run, *row, seed, extra) for seed in options.seeds] for row in rows}
-        for (game, tokens, discount), futures in waiting.items():
-            name = f"{game}, {tokens} tokens, {discount}"
-            table[name] = figures = summary([future.result() for future in futures])
-            each = " ".join(f"{one['success']:.3f}" for one in figures["after"]["each"])
-            print(
-                line(name, figures["after"]), f" seeds {each}  {figures['reply_tokens']:.1f} tokens a reply", flush=True
-            )
+    for (game, tokens, discount), runs in runs_by_row(run, rows, options.seeds, extra, options.jobs):
+        name = f"{game}, {tokens} tokens, {discount}"
+        table[name] = figures = summary(runs)
+        each = " ".join(f"{one['success']:.3f}" for one in figures["after"]["each"])
+        print(line(name, figures["after"]), f" seeds {each}  {figures['reply_tokens']:.1f} tokens a reply", flush=True)
+    print(json.dumps({"seeds": options.seeds, "machine": machine(), "horizons": computed, **table}))
     if options.figure:
         draw(table, options.games, options.figure)
-    print(json.dumps({"seeds": options.seeds, "machine": machine(), "horizons": computed, **table}))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 from accelerate import Accelerator
+from figure_file import checked
 
 from agentrl import envs
 from agentrl.agents import Agent
@@ -237,7 +238,6 @@ def draw(curves: dict[str, dict[str, Any]], context: int, path: Path) -> None:
         ax.title.set_fontsize(10)
         ax.grid(alpha=0.25)
     axes[1].legend(fontsize=7, frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
 
 
@@ -246,6 +246,7 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=16_000, help="tokens that a prompt may have")
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
+    checked(parser, options.figure)
     torch.set_num_threads(1)
     envs.register(GameSpec("road", "A road without end.", Road))
     shape = NewModelConfig(max_positions=options.context + 64)
@@ -254,9 +255,9 @@ def main() -> None:
         create(model, "road", {"turns": 8}, shape)
         curves = {rows: curve(rows, model, options.context, MARKS) for rows in ("turn", "trajectory")}
     show(curves)
+    print(json.dumps({"machine": machine(), "context": options.context, "batch_turns": BATCH, **curves}))
     if options.figure:
         draw(curves, options.context, options.figure)
-    print(json.dumps({"machine": machine(), "context": options.context, "batch_turns": BATCH, **curves}))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from seeds_figure import draw, require_drawable
+from figure_file import checked
+from seeds_figure import draw
 
 from agentrl.config import Config, Section
 from agentrl.configfile import field_names, load_config
@@ -164,9 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"argument --jobs: {options.jobs}: at least one run at a time")
     if len(set(options.seeds)) < len(options.seeds):
         parser.error(f"argument --seeds: {' '.join(map(str, options.seeds))}: give each seed once")
+    checked(parser, options.figure)
     try:
-        if options.figure:
-            require_drawable(options.figure)
         if options.run_dirs:
             runs = [load(run_dir) for run_dir in options.run_dirs]
             require_one_recipe(load_config(options.recipe, overrides), options.run_dirs, runs)

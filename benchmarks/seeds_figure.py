@@ -9,9 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.backend_bases import FigureCanvasBase
 
-from agentrl.errors import UserError
 from agentrl.report_bars import COMPARED, MAX_BINS, unlock_rates
 from agentrl.report_charts import ticks
 
@@ -26,18 +24,6 @@ LEVELS = {"random": ("random player", ":"), "before": ("held-out, before", "-.")
 LABELS = {"success": "success", "achievements": "achievements an episode", "return": "return"}
 
 COLOURS = {"before": "0.72", "after": "C0"}
-
-
-def require_drawable(path: Path) -> None:
-    """Raise UserError unless the figure can be written, before hours are spent on what it shows."""
-    known = sorted(FigureCanvasBase.get_supported_filetypes())
-    if path.suffix[1:].lower() not in known:
-        raise UserError(f"--figure {path}: the ending names the format, one of {', '.join(known)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
-    except OSError as error:
-        raise UserError(f"--figure {path}: cannot be written: {error.strerror}") from error
 
 
 def draw(
