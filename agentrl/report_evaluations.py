@@ -56,7 +56,8 @@ def tasks(results: Mapping[str, Any]) -> list[Task]:
     played = evaluations(results)
     for player in [*PLAYERS, *(name for name in played if name not in PLAYERS and not name.startswith(ON_THE_WAY))]:
         for task, figures in played.get(player, {}).items():
-            games.setdefault(task, {})[player] = figures
+            if "episodes" in figures:
+                games.setdefault(task, {})[player] = figures
     return [_task(name, groups) for name, groups in games.items()]
 
 

@@ -33,14 +33,14 @@ def machine() -> str:
 
 
 def evaluations(results: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """The evaluations {player: {task: figures}} among the groups of results.json; figures have their `episodes`.
+    """The evaluations {player: {task: figures}} among the groups of results.json: those whose entries are figures.
 
-    A name alone does not tell: `versions` may have an entry named like the task, as that of the package crafter.
+    A task's name alone does not tell: `versions` has an entry of the package crafter, a mere text.
     """
     found = {}
     for player, group in results.items():
         entries = group.items() if isinstance(group, dict) else ()
-        played = {task: entry for task, entry in entries if isinstance(entry, dict) and "episodes" in entry}
+        played = {task: entry for task, entry in entries if isinstance(entry, dict)}
         if played:
             found[player] = played
     return found
