@@ -47,6 +47,8 @@ RECIPE = "experiments/signpost.yaml"
 SHORT = 16
 WALKS = 32
 """Episodes of the measurement, an even number: half of them take the right road."""
+LEAST_SPREAD = 0.01
+"""Returns whose standard deviation is below it are noise beside a reward of 1: there is no variance to explain."""
 
 
 def overrides(recipe: str, reminder: bool, config: Config) -> list[str]:
@@ -114,11 +116,15 @@ def measure(trainer: Trainer) -> dict[str, Any]:
     discount_WT = np.exp(np.cumsum(within_WT[:, ::-1], axis=1)[:, ::-1] + between_T)
     returns_WT = discount_WT * rewards_WT[:, -1:]
     return {
-        "explained_variance": [explained_variance(values_WT[:, t], returns_WT[:, t]) for t in range(turns)],
+        "explained_variance": [_explained(values_WT[:, t], returns_WT[:, t]) for t in range(turns)],
         "right": first_W[0::2].tolist(),
         "wrong": first_W[1::2].tolist(),
         "worth": float(discount_WT[0::2, 0].mean()),
     }
+
+
+def _explained(values_W: np.ndarray, returns_W: np.ndarray) -> float:
+    return explained_variance(values_W, returns_W) if np.std(returns_W) >= LEAST_SPREAD else float("nan")
 
 
 def run(recipe: str, reminder: bool, seed: int, extra: Sequence[str]) -> dict[str, Any]:
@@ -135,7 +141,7 @@ def run(recipe: str, reminder: bool, seed: int, extra: Sequence[str]) -> dict[st
 def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The runs of a recipe together; the gap's interval is over pairs of a right and a wrong walk."""
     gaps = [[right - wrong for right, wrong in zip(run["right"], run["wrong"], strict=True)] for run in runs]
-    by_turn = np.nanmedian([run["explained_variance"] for run in runs], axis=0)
+    by_turn = median_explained(runs)
     return {
         **pooled_figures(runs),
         "gap": float(np.mean(gaps)),
@@ -145,9 +151,17 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "right": float(np.mean([run["right"] for run in runs])),
         "wrong": float(np.mean([run["wrong"] for run in runs])),
         "explained_variance": {
-            str(turn): round(float(by_turn[turn - 1]), 3) for turn in marks(len(by_turn)) if turn <= len(by_turn)
+            str(turn): None if np.isnan(by_turn[turn - 1]) else round(float(by_turn[turn - 1]), 3)
+            for turn in marks(len(by_turn))
+            if turn <= len(by_turn)
         },
     }
+
+
+def median_explained(runs: Sequence[dict[str, Any]]) -> np.ndarray:
+    """By turn, the median over the runs that had a variance to explain; nan where none had."""
+    known = np.ma.masked_invalid([run["explained_variance"] for run in runs])
+    return np.ma.median(known, axis=0).filled(np.nan)
 
 
 def marks(turns: int) -> list[int]:
@@ -163,8 +177,8 @@ def draw(found: dict[tuple[str, bool], list[dict[str, Any]]], path: Path) -> Non
         look: dict[str, Any] = {"color": colours[recipe], "ls": "-" if reminder else ":"}
         label = f"{recipe}, {'reminder' if reminder else 'no reminder'}"
         labels.append(label.replace(", ", "\n"))
-        by_turn = np.clip([run["explained_variance"] for run in runs], -1, 1)
-        left.plot(np.arange(1, by_turn.shape[1] + 1), np.median(by_turn, axis=0), label=label, lw=1.4, **look)
+        by_turn = np.clip(median_explained(runs), -1, 1)
+        left.plot(np.arange(1, len(by_turn) + 1), by_turn, label=label, lw=1.4, **look)
         for name, marker in (("right", "o"), ("wrong", "x")):
             means = [np.mean(run[name]) for run in runs]
             right.scatter([place] * len(means), means, marker=marker, color=colours[recipe], s=28)

@@ -82,6 +82,16 @@ def test_half_of_the_walks_start_right_and_their_worth_is_the_discounted_reward(
     assert single["worth"] == pytest.approx(np.mean(single["right"]))
 
 
+def test_where_returns_hardly_vary_there_is_no_explained_variance(credit: ModuleType, tmp_path: Path) -> None:
+    """A reward that a discount has shrunk to 1e-4 leaves a critic's noise divided by nothing, not a figure."""
+    tiny = load_config(credit.RECIPE, [*SMALL, f"--output_dir={tmp_path}", "--algorithm.gamma_step=0.25"])
+    found = credit.measure(Trainer(tiny))["explained_variance"]
+    assert [math.isnan(figure) for figure in found] == [True] * 5 + [False] * 3  # 0.25^3 / 2 = 0.008, 0.25^2 / 2 = 0.03
+    nan = math.nan
+    runs = [{"explained_variance": row} for row in ([nan, nan, 0.5], [nan, -1.0, 0.0], [nan, nan, 0.25])]
+    np.testing.assert_array_equal(credit.median_explained(runs), [nan, -1.0, 0.25])
+
+
 def test_horizons_by_hand(discounts: ModuleType) -> None:
     assert discounts.horizons(1)["dual"] == discounts.horizons(1)["single"]
     for tokens in (3, 30, 100):
