@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,19 @@ from agentrl.plainyaml import load_yaml
 PRETRAINED = ("smollm2",)
 DTYPES = ("float32", "bfloat16")
 """Of `new-model --from`: what it may name, and the types of the weights it writes, the default first."""
+
+FREE_ARGUMENTS = {"ignore_unknown_options": True}
+"""Overrides such as `--a.b=value` reach the command as they stand."""
+
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="Option of the game, e.g. reward=binary; repeatable."),
+]
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a command's help: what one may type."""
+    return "Examples:\n\n" + "\n".join(f"  [bold]{line}[/]" for line in lines)
 
 
 def read_recipe(arguments: Sequence[str], own_options: Sequence[str]) -> Config:

@@ -1,9 +1,8 @@
-"""The command line: `agentrl train | eval | play | imitate | games | new-model`.
+"""The command line: `agentrl train | eval | imitate | new-model`, and the commands of `agentrl.cli_games`.
 
 torch and transformers are imported inside the commands, so that `--help` and every mistake answer at once.
 """
 
-import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -14,7 +13,10 @@ import typer
 from agentrl import __version__
 from agentrl.arguments import (
     DTYPES,
+    FREE_ARGUMENTS,
     PRETRAINED,
+    Options,
+    examples,
     field_overrides,
     game_options,
     game_overrides,
@@ -26,14 +28,12 @@ from agentrl.arguments import (
     require_writable,
     split,
 )
+from agentrl.cli_games import commands
 from agentrl.config import NewModelConfig
 from agentrl.configfile import describe, make_config
 from agentrl.errors import UserError
 from agentrl.exit_status import OneLineErrors
 from agentrl.results import json_text
-
-FREE_ARGUMENTS = {"ignore_unknown_options": True}
-"""Overrides such as `--a.b=value` reach the command as they stand."""
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -46,19 +46,11 @@ app = typer.Typer(
 Recipe = Annotated[
     list[str], typer.Argument(metavar="CONFIG [--a.b=value]", help="YAML recipe, and fields of it to change.")
 ]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="Option of the game, e.g. reward=binary; repeatable."),
-]
-
-
-def _examples(*lines: str) -> str:
-    return "Examples:\n\n" + "\n".join(f"  [bold]{line}[/]" for line in lines)
 
 
 @app.callback(
     invoke_without_command=True,
-    epilog=_examples(
+    epilog=examples(
         "agentrl games",
         "agentrl train experiments/quickstart.yaml",
         "agentrl eval runs/quickstart",
@@ -78,7 +70,7 @@ def _root(
 
 @app.command(
     context_settings=FREE_ARGUMENTS,
-    epilog=_examples(
+    epilog=examples(
         "agentrl train experiments/quickstart.yaml",
         "agentrl train experiments/quickstart.yaml --name=slow --optimizer.lr=3e-4",
         "agentrl train experiments/babyai_qwen2.5_3b.yaml --game babyai/open --dry-run",
@@ -118,7 +110,7 @@ def train(
 @app.command(
     "eval",
     context_settings=FREE_ARGUMENTS,
-    epilog=_examples(
+    epilog=examples(
         "agentrl eval runs/quickstart --episodes 256",
         "agentrl eval runs/quickstart/checkpoints/step-20 --greedy --out figures.json",
         "agentrl eval Qwen/Qwen2.5-3B-Instruct --config experiments/babyai_qwen2.5_3b.yaml",
@@ -169,48 +161,8 @@ def evaluate(
 
 
 @app.command(
-    epilog=_examples(
-        "agentrl play babyai/goto",
-        "agentrl play babyai/open --seed 7 --style cot --prompt",
-        "agentrl play --config experiments/babyai_qwen2.5_3b.yaml --prompt",
-    )
-)
-def play(
-    game: Annotated[
-        str | None, typer.Argument(metavar="GAME", help="A game as `agentrl games` lists it; else the recipe's.")
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="Recipe: its game, its prompts, its model's tokenizer if model.path is a folder.",
-        ),
-    ] = None,
-    option: Options = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Episode; without it a new one each time.")] = None,
-    style: Annotated[
-        str | None,
-        typer.Option(help="Prompt style: a name, or a path to a YAML file; without it the recipe's, else action."),
-    ] = None,
-    prompt: Annotated[bool, typer.Option("--prompt", help="Show the whole prompt at every turn.")] = False,
-) -> None:
-    """Play a game in the terminal, seeing exactly what the model sees."""
-    if game is None and recipe is None:
-        raise UserError("what is to be played? Give a GAME as `agentrl games` lists it, or a recipe: --config FILE")
-    overrides = game_overrides(game, option)
-    overrides += field_overrides({"prompt.style": None if style is None else json.dumps(style)})
-    config = recipe_or_defaults(recipe, overrides, name="play")
-    from rich.console import Console
-
-    from agentrl.play import play as play_game
-
-    play_game(config, seed, prompt, Console())
-
-
-@app.command(
     context_settings=FREE_ARGUMENTS,
-    epilog=_examples(
+    epilog=examples(
         "agentrl imitate experiments/babyai_tiny.yaml --imitation.episodes=20 --out models/warm",
         "agentrl train experiments/babyai_tiny.yaml --imitation.episodes=0 --model models/warm",
     ),
@@ -233,17 +185,9 @@ def imitate(
     _print_figures(figures)
 
 
-@app.command(epilog=_examples("agentrl games", "agentrl games --json"))
-def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False) -> None:
-    """List the games that can be played, with their tasks; GAME/TASK is a game's id."""
-    from agentrl.game_list import print_games
-
-    print_games(as_json)
-
-
 @app.command(
     "new-model",
-    epilog=_examples(
+    epilog=examples(
         "agentrl new-model models/tiny --game babyai/goto",
         "agentrl new-model models/wide --game babyai/goto --hidden-size 128 --ffn-size 384",
         "agentrl new-model models/smollm2 --from smollm2",
@@ -302,6 +246,9 @@ def new_model(
 
     create(directory, game, game_options(option), shape, seed, episodes, overwrite, style)
     print(f"Written to {directory}")
+
+
+app.add_typer(commands)
 
 
 def main() -> None:

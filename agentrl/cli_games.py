@@ -1,0 +1,63 @@
+"""The commands about games: `agentrl games | play`.
+
+As in `agentrl.cli`, what is heavy is imported inside the commands.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentrl.arguments import Options, examples, field_overrides, game_overrides, recipe_or_defaults
+from agentrl.errors import UserError
+
+commands = typer.Typer()
+
+
+@commands.command(
+    epilog=examples(
+        "agentrl play babyai/goto",
+        "agentrl play babyai/open --seed 7 --style cot --prompt",
+        "agentrl play --config experiments/babyai_qwen2.5_3b.yaml --prompt",
+    )
+)
+def play(
+    game: Annotated[
+        str | None, typer.Argument(metavar="GAME", help="A game as `agentrl games` lists it; else the recipe's.")
+    ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Recipe: its game, its prompts, its model's tokenizer if model.path is a folder.",
+        ),
+    ] = None,
+    option: Options = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Episode; without it a new one each time.")] = None,
+    style: Annotated[
+        str | None,
+        typer.Option(help="Prompt style: a name, or a path to a YAML file; without it the recipe's, else action."),
+    ] = None,
+    prompt: Annotated[bool, typer.Option("--prompt", help="Show the whole prompt at every turn.")] = False,
+) -> None:
+    """Play a game in the terminal, seeing exactly what the model sees."""
+    if game is None and recipe is None:
+        raise UserError("what is to be played? Give a GAME as `agentrl games` lists it, or a recipe: --config FILE")
+    overrides = game_overrides(game, option)
+    overrides += field_overrides({"prompt.style": None if style is None else json.dumps(style)})
+    config = recipe_or_defaults(recipe, overrides, name="play")
+    from rich.console import Console
+
+    from agentrl.play import play as play_game
+
+    play_game(config, seed, prompt, Console())
+
+
+@commands.command(epilog=examples("agentrl games", "agentrl games --json"))
+def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False) -> None:
+    """List the games that can be played, with their tasks; GAME/TASK is a game's id."""
+    from agentrl.game_list import print_games
+
+    print_games(as_json)
