@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from agentrl.config import Config, Section
 from agentrl.errors import UserError, did_you_mean
+from agentrl.game_id import absolute
 from agentrl.plainyaml import dump_yaml, load_yaml
 
 SHORTHANDS = {"model": "model.path", "game": "game.id"}
@@ -38,9 +39,14 @@ _EXPECTED = {
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML recipe; `overrides` are `--a.b=value` or `--a.b value`, their values YAML too, the last one wins.
 
+    A game in a file (`game.id: FILE.py:CLASS`) is looked for from the recipe's folder, or from here where the command
+    line names it. The config holds its absolute path: a run goes on from wherever it is resumed.
+
     Raises UserError: one line naming the source, the field, the value and what is expected.
     """
-    return make_config(_read(Path(path)), overrides, source=str(path))
+    tree = _read(Path(path))
+    _anchor_game(tree, Path(path).parent)
+    return make_config(tree, overrides, source=str(path))
 
 
 def make_config(tree: Mapping[str, Any], overrides: Sequence[str] = (), source: str = "config") -> Config:
@@ -53,6 +59,7 @@ def make_config(tree: Mapping[str, Any], overrides: Sequence[str] = (), source: 
     for name, value in map(_parse_override, overrides):
         _put(merged, name.split("."), value)
         overridden.add(name)
+    _anchor_game(merged, Path())
     try:
         # JSON mode: strict about types, yet a list may fill a tuple.
         return Config.model_validate_json(json.dumps(merged), strict=True)
@@ -158,6 +165,12 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError(f"{path}: a recipe is a mapping of fields, found {_shown(tree)}")
     return tree
+
+
+def _anchor_game(tree: dict[str, Any], folder: Path) -> None:
+    game = tree.get("game")
+    if isinstance(game, dict) and isinstance(game.get("id"), str):
+        game["id"] = absolute(game["id"], folder)
 
 
 def _plain(tree: Any) -> Any:

@@ -12,6 +12,7 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import SandboxedEnvironment
 from pydantic import ValidationError
 
+from agentrl import envs
 from agentrl.chat import PROBE
 from agentrl.config import Section
 from agentrl.errors import UserError, did_you_mean
@@ -82,9 +83,9 @@ class Templates:
 
 
 def load_texts(game: str) -> GameTexts:
-    """What prompts/games/NAME.yaml says of the game NAME or NAME/TASK; a game need not have such a file."""
-    file = files("agentrl.prompts") / "games" / f"{game.partition('/')[0]}.yaml"
-    return _load(GameTexts, file) if file.is_file() else GameTexts()
+    """What the game with this id says of itself, in prompts/games/NAME.yaml or in a file of its own; it need not."""
+    file = envs.texts(game)
+    return GameTexts() if file is None else _load(GameTexts, file)
 
 
 _ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

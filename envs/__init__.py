@@ -2,6 +2,17 @@
 
 from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
 from agentrl.envs.errors import GameError
-from agentrl.envs.registry import GameSpec, check, games, make, register
+from agentrl.envs.registry import GameSpec, check, games, make, register, texts
 
-__all__ = ["GameError", "GameSpec", "Observation", "ScriptedPlayer", "TextEnv", "check", "games", "make", "register"]
+__all__ = [
+    "GameError",
+    "GameSpec",
+    "Observation",
+    "ScriptedPlayer",
+    "TextEnv",
+    "check",
+    "games",
+    "make",
+    "register",
+    "texts",
+]
