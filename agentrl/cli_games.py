@@ -1,4 +1,4 @@
-"""The commands about games: `agentrl games | play`.
+"""The commands about games: `agentrl play | games | check-env`.
 
 As in `agentrl.cli`, what is heavy is imported inside the commands.
 """
@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-from agentrl.arguments import Options, examples, field_overrides, game_overrides, recipe_or_defaults
+from agentrl.arguments import (
+    FREE_ARGUMENTS,
+    Options,
+    examples,
+    field_overrides,
+    game_overrides,
+    recipe_or_defaults,
+    split,
+)
 from agentrl.errors import UserError
 
 commands = typer.Typer()
@@ -61,3 +69,31 @@ def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for mac
     from agentrl.game_list import print_games
 
     print_games(as_json)
+
+
+@commands.command(
+    "check-env",
+    context_settings=FREE_ARGUMENTS,
+    epilog=examples(
+        "agentrl check-env babyai/goto --option num_dists=3",
+        "agentrl check-env my_game",
+        "agentrl check-env path/to/file.py:MyGame",
+    ),
+)
+def check_env(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="GAME [--game.options.a=value]", help="The game, and options of it.")
+    ],
+    option: Options = None,
+) -> None:
+    """Try a game out and say what is wrong with it: a table of checks; exit status 1 if any failed."""
+    game, overrides = split(arguments, "game", ["--option"])
+    config = recipe_or_defaults(None, [*game_overrides(game, option), *overrides], name="check-env")
+    from rich.console import Console
+
+    from agentrl.check_env import FAILED, check_env, print_results
+
+    results = check_env(config.game.id, config.game.options)
+    print_results(config.game.id, results, Console())
+    if any(result.state == FAILED for result in results):
+        raise typer.Exit(1)

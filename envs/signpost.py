@@ -28,7 +28,7 @@ class Signpost(TextEnv):
         reminder: scenes of the walk tell whether the road is the right one; without it they tell the mile alone.
         bench: miles from one bench to the next. There one may rest instead of walking on, without consequence.
 
-    Whatever is not a road at the crossing is wrong.
+    Whatever is not a road at the crossing is wrong. A reply without an action takes the first one.
     """
 
     default_action = "walk on"
@@ -52,6 +52,7 @@ class Signpost(TextEnv):
         self._right = False
         self._turn = 0
         self._over = False
+        self.default_action = next(iter(self._roads))
         return Observation(f"Letter for the {self._addressee}. Which road?"), {"legal_actions": list(self._roads)}
 
     def step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -60,6 +61,7 @@ class Signpost(TextEnv):
         if self._turn == 0:
             self._right = self._roads.get(action) == self._addressee
         self._turn += 1
+        self.default_action = "walk on"
         self._over = self._turn == self.max_turns
         if self._over:
             scene = f"You arrive. The letter was {'' if self._right else 'not '}for this place."
