@@ -49,7 +49,7 @@ CHECKS = {
 """Name -> what it asks for. Names are for scripts, too: they stay."""
 
 ALIVE = ("no-hang", "no-crash")
-STOPPING = ("made", "actions", "no-exception", *ALIVE)
+STOPPING = ("made", "actions", "no-exception", "prompt", *ALIVE)
 """Checks whose failure keeps others from being run."""
 
 FAILED, PASSED, NOT_REACHED, NOT_RUN = "failed", "passed", "not reached", "not run"
@@ -59,6 +59,9 @@ CALL_SECONDS = 20.0
 """A call that takes longer hangs; so does the import of the game's module."""
 
 TRIAL_SECONDS = 20.0
+
+TRACEBACK = 20_000
+"""Bytes at the end of what the process wrote that are read for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +147,13 @@ def _watch(request: dict[str, Any], hash_seed: int, call_seconds: float) -> _Wat
             _kill(process)
         watched = _read(folder / "findings.jsonl")
         if watched.stopped:
-            doing, errors_text = _doing(folder / "doing"), (folder / "errors").read_text(errors="replace")
+            doing, place = _doing(folder / "doing"), _place(folder / "errors")
             if hung:
-                place = f" ({at})" if (at := _place(errors_text)) else ""
                 watched.results["no-hang"] = FAILED, f"{doing} took more than {call_seconds:g} s{place}"
             else:
-                how = _how_it_ended(process.returncode)
-                last = (errors_text.strip().splitlines() or [""])[-1] if process.returncode > 0 else ""
-                watched.results["no-crash"] = FAILED, f"{doing}: the process ended by {how} {last}"
+                status = process.returncode
+                how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+                watched.results["no-crash"] = FAILED, f"{doing}: the process ended by {how}{place}"
         return watched
 
 
@@ -212,13 +214,10 @@ def _doing(file: Path) -> str:
     return told.partition(" ")[2] or "the import of the game's module"
 
 
-def _place(errors: str) -> str:
-    """Where an aborted process was, from the innermost `File "x.py", line 3 in f` of its traceback."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip().startswith('File "')]
-    return lines[0].replace('File "', "").replace('"', "") if lines else ""
-
-
-def _how_it_ended(status: int) -> str:
-    if status < 0:
-        return f"signal {signal.Signals(-status).name}"
-    return f"exit status {status}"
+def _place(file: Path) -> str:
+    """Where the process was when a signal ended it: the innermost line of the traceback that it left, in brackets."""
+    with file.open("rb") as errors:
+        errors.seek(max(0, file.stat().st_size - TRACEBACK))
+        text = errors.read().decode(errors="replace")
+    lines = [line.strip() for line in text.partition("Current thread")[2].splitlines() if "File" in line]
+    return f" ({lines[0].replace('File ', '')})" if lines else ""

@@ -88,9 +88,9 @@ class Probe:
         names = {"actions": "actions", "default_action": "default-action", "achievements": "end-info"}
         for attribute, problem in problems.items():
             self._findings.fail(names.get(attribute, "made"), problem)
-        if game.actions is not None and not game.actions:
+        if game.actions == {}:
             self._findings.fail("actions", "actions = {}: there is none")
-        if "actions" not in problems:
+        elif "actions" not in problems:
             self._look_at_synonyms(game)
         return not {"actions", "max_turns"} & {*problems} and game.actions != {}
 

@@ -115,7 +115,9 @@ class Referee:
         self._look(where, info, reward, terminated, truncated)
 
     def step_after_end(self) -> None:
-        """One more step, which the game must refuse."""
+        """One more step, which the game must refuse, if it said that the episode is over."""
+        if not (self.record["terminated"] or self.record["truncated"]):
+            return
         self._doing(f"a step after the end, seed {self.seed}")
         how = "terminated" if self.record["terminated"] else "truncated"
         try:

@@ -20,8 +20,6 @@ SEEDS, FEWEST_SEEDS, TURNS = 8, 2, 40
 
 FEWEST_EPISODES, MOST_EPISODES = 30, 300
 PLAYERS = ("random", "scripted", "random", "default", "one action")
-AFTER_END = 20
-"""Ends after which one more step is tried."""
 
 LOST_AT_LIMIT = 3
 """So many episodes that are lost at the time limit are no chance."""
@@ -85,7 +83,7 @@ class Trials:
             player = self._player(PLAYERS[episode % len(PLAYERS)], draw)
             while not self._referee.over and monotonic() - begun <= self._seconds:
                 self._referee.step(player())
-            if self._referee.over and episode < AFTER_END:
+            if self._referee.over:
                 self._referee.step_after_end()
         self._conclude_explored()
 
@@ -197,7 +195,7 @@ class Trials:
                 break
             except Exception as error:  # a template, a fact, a synonym that is no text
                 self._findings.fail("prompt", in_short(error))
-                break
+                return
             played += 1
         told = f"{played:,} of {hostile_replies.COUNT:,} hostile replies"
         state = "passed" if played == hostile_replies.COUNT else "not reached"
