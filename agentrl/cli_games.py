@@ -1,4 +1,4 @@
-"""The commands about games: `agentrl play | games | check-env`.
+"""The commands about games: `agentrl play | games | new-game | check-env`.
 
 As in `agentrl.cli`, what is heavy is imported inside the commands.
 """
@@ -69,6 +69,25 @@ def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for mac
     from agentrl.game_list import print_games
 
     print_games(as_json)
+
+
+@commands.command("new-game", epilog=examples("agentrl new-game my_game", "agentrl new-game my_game --dir projects"))
+def new_game(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the game, its package and its folder.")],
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where its folder is made.")] = Path(),
+) -> None:
+    """Write a small game of your own to begin with: a package that installs, passes its tests, and trains."""
+    from agentrl.new_game import create
+
+    folder = create(name, directory)
+    print(f"Written to {folder}. What now:")
+    for line in (
+        f"pip install -e {folder}",
+        f"agentrl check-env {name}",
+        f"agentrl play {name}",
+        f"agentrl train {folder / 'quickstart.yaml'}",
+    ):
+        print(f"  {line}")
 
 
 @commands.command(

@@ -67,9 +67,14 @@ _registered: dict[str, GameSpec] = {}
 
 def register(spec: GameSpec) -> None:
     """Make a game known in this process."""
-    if spec.name in _registered or spec.name in _entries():
+    if spec.name in names():
         raise GameError(f"GameSpec.name = {spec.name!r}: a game of this name exists already; choose another name")
     _registered[spec.name] = spec
+
+
+def names() -> list[str]:
+    """Names of all games, whether they can be loaded or not."""
+    return sorted({*_registered, *_entries()})
 
 
 def games() -> dict[str, GameSpec]:
@@ -191,10 +196,9 @@ def _in_file(at: FileGame) -> GameSpec:
 def _find(name: str) -> GameSpec:
     if name in _registered:
         return _registered[name]
-    entries = _entries()
-    if name not in entries:
-        raise unknown("game.id", name, "there is no such game", sorted({*_registered, *entries}))
-    return _load(entries[name])
+    if name not in _entries():
+        raise unknown("game.id", name, "there is no such game", names())
+    return _load(_entries()[name])
 
 
 def _check_options(spec: GameSpec, options: dict[str, Any]) -> None:

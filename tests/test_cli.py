@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from agentrl import check_env
 from agentrl.cli import app
 from agentrl.config import NewModelConfig
 from agentrl.configfile import load_config, make_config
@@ -21,7 +22,7 @@ from agentrl.plainyaml import load_yaml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 QUICKSTART = str(EXPERIMENTS / "quickstart.yaml")
-COMMANDS = ["train", "eval", "play", "imitate", "games", "new-model"]
+COMMANDS = ["train", "eval", "play", "imitate", "games", "new-model", "new-game", "check-env"]
 
 
 @pytest.fixture
@@ -235,6 +236,41 @@ def test_games(run):
     assert babyai["description"]
 
 
+def test_new_game(run, tmp_path):
+    result = run("new-game", "my_game", "--dir", "deep/er")
+    assert result.exit_code == 0, result.output
+    folder = "deep/er/my_game"
+    assert (tmp_path / folder / "pyproject.toml").is_file()
+    for word in (f"install -e {folder}", "check-env my_game", f"{folder}/quickstart.yaml"):
+        assert word in result.stdout
+        word in result.stdout for word in (f"install -e {folder}", "check-env my_game", f"{folder}/quickstart.yaml")
+    )
+    assert_one_line(run("new-game", "my_game", "--dir", "deep/er"), f"{folder} exists already")
+
+
+@pytest.mark.parametrize(("states", "status"), [(["passed", "not reached", "not run"], 0), (["passed", "failed"], 1)])
+def test_check_env_tells_by_its_exit_status(run, monkeypatch, states, status):
+    asked = []
+    results = [check_env.Result(name, state, "why") for name, state in zip(check_env.CHECKS, states, strict=False)]
+    monkeypatch.setattr(check_env, "check_env", lambda *arguments: asked.append(arguments) or results)
+    result = run("check-env", "babyai/goto", "--option", "num_dists=2", "--game.options.reward=binary")
+    assert (result.exit_code, result.stderr) == (status, "")
+    assert asked == [("babyai/goto", {"num_dists": 2, "reward": "binary"})]
+    assert all(state in result.stdout.lower() for state in states)
+
+
+def test_a_game_in_a_file_is_found_from_the_recipe_or_from_here(run, behind, tmp_path):
+    """And its path is kept whole, so that a run goes on from wherever it is resumed."""
+    calls = behind("agentrl.trainer", "Trainer", FakeTrainer())
+    recipe = tmp_path / "recipes" / "mine.yaml"
+    recipe.parent.mkdir()
+    recipe.write_text("name: mine\ngame: {id: 'games/mine.py:Mine/small'}\n")
+    run("train", "recipes/mine.yaml")
+    run("train", QUICKSTART, "--game", "games/mine.py:Mine")
+    found = [config.game.id for (config,), _ in calls]
+    assert found == [f"{recipe.parent}/games/mine.py:Mine/small", f"{tmp_path}/games/mine.py:Mine"]
+
+
 def test_new_model(run, behind):
     calls = behind("agentrl.new_model", "create")
     result = run("new-model", "dir", "--game", "babyai/goto", "--hidden-size", "32", "--seed", "5", "--overwrite")
@@ -297,6 +333,14 @@ MISTAKES = [
     (["play", "babyai/goto", "--style", "actoin"], ["actoin", "action"]),
     (["imitate", QUICKSTART, "--ou", "x"], ["--out"]),
     (["games", "--jsn"], ["--json"]),
+    (["new-game"], ["NAME"]),
+    (["new-game", "My Game"], ["'My Game'", "small letters"]),
+    (["check-env"], ["GAME"]),
+    (["check-env", "babyai/gto"], ["'babyai/gto'", "babyai/goto"]),
+    (["check-env", "babyai/goto", "--option", "rewrd=binary"], ["rewrd", "reward"]),
+    (["check-env", "babyai/goto", "--optoin=rewrd=binary"], ["--option"]),
+    (["check-env", "nowhere.py:Game"], ["nowhere.py: no such file"]),
+    (["play", "nowhere.py"], ["nowhere.py: no such file"]),
     (["new-model", "dir"], ["--game"]),
     (["new-model", "dir", "--from", "smollm3"], ["--from smollm3", "smollm2"]),
     (["new-model", "dir", "--dtype", "bfloat16", "--game", "babyai/goto"], ["--dtype bfloat16", "--from"]),
