@@ -243,8 +243,6 @@ def test_new_game(run, tmp_path):
     assert (tmp_path / folder / "pyproject.toml").is_file()
     for word in (f"install -e {folder}", "check-env my_game", f"{folder}/quickstart.yaml"):
         assert word in result.stdout
-        word in result.stdout for word in (f"install -e {folder}", "check-env my_game", f"{folder}/quickstart.yaml")
-    )
     assert_one_line(run("new-game", "my_game", "--dir", "deep/er"), f"{folder} exists already")
 
 
