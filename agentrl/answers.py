@@ -6,8 +6,13 @@ Errors are ValueError and TypeError, in the game's own terms: `reward = nan`.
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
+from agentrl.envs import Observation
+
 LARGEST = 1e38
 """Rewards beyond it are errors: training computes in single precision."""
+
+LONGEST = 1_000_000
+"""Characters of an observation; minutes would pass until more had become tokens, and no budget would take them."""
 
 
 @dataclass(slots=True)
@@ -26,6 +31,17 @@ class Answer:
     progression: float | None
     legal: tuple[str, ...] | None
     achievements: tuple[str, ...] | None
+
+
+def observation(found: object) -> Observation:
+    """What `reset` and `step` return first."""
+    if not isinstance(found, Observation):
+        raise TypeError(f"the observation is a {type(found).__name__}, not an Observation")
+    told = Observation(found.scene, found.status)  # its texts are checked anew: it can be written to
+    length = len(told.scene) + len(told.status)
+    if length > LONGEST:
+        raise ValueError(f"an observation of {length:,} characters; at most {LONGEST:,}")
+    return told
 
 
 def check(

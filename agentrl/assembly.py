@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -18,7 +18,8 @@ from agentrl.constrain import ActionConstraint
 from agentrl.engines.base import Sampling
 from agentrl.engines.transformers import TransformersEngine
 from agentrl.episode import GameSlot
-from agentrl.errors import UserError, in_short
+from agentrl.errors import UserError
+from agentrl.game_maker import GameMaker, game_is_made
 from agentrl.memory import make_memory
 from agentrl.new_model import game_texts, new_model
 from agentrl.policy import ActorCritic, load_critic, load_lm, load_tokenizer
@@ -35,34 +36,37 @@ class Games:
 
     One slot is made at once, so that a mistake in the options of game or memory shows before a run begins.
 
+    Args:
+        maker: makes the game; at home or in worker processes.
+
     Attributes:
         free_text: the game judges replies itself; it has no list of actions.
     """
 
-    def __init__(self, config: Config, prompter: Prompter) -> None:
+    def __init__(self, config: Config, prompter: Prompter, maker: GameMaker | None = None) -> None:
         self.config = config
         self.prompter = prompter
+        self.maker = maker or GameMaker(config)
         slot = self(0, lambda episode: None, evaluation=False)
-        try:
+        with closing(slot), game_is_made(config.game):
             self.free_text = slot.game.actions is None
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"game.id = {config.game.id}: cannot be made: {in_short(error)}") from error
-        slot.close()
 
     def __call__(self, index: int, seeds: Callable[[int], int | None], *, evaluation: bool) -> GameSlot:
         config = self.config
         return GameSlot(
             index,
             config.game.id,
-            lambda: envs.make(config.game.id, **config.game.options),
+            self.maker,
             self.prompter,
             make_memory(config.prompt),
             seeds,
             format_penalty=0.0 if evaluation else config.algorithm.format_penalty,
             keep_turns=evaluation and index < config.evaluation.keep_episodes,
         )
+
+    def close(self) -> None:
+        """End the worker processes; they start again when a game is made."""
+        self.maker.close()
 
 
 @dataclass(slots=True)
@@ -96,9 +100,24 @@ def assemble(
         UserError: model, style, memory or game cannot be made, or the context is too short for the prompts.
     """
     envs.check(config.game.id, **config.game.options)
+    maker = GameMaker(config)
+    try:
+        return _assemble(config, path, device, autocast, maker)
+    except BaseException:
+        maker.close()
+        raise
+
+
+def _assemble(
+    config: Config,
+    path: str | Path | None,
+    device: torch.device,
+    autocast: Callable[[], AbstractContextManager[object]],
+    maker: GameMaker,
+) -> Parts:
     if path is None:
         options, style = config.game.options, config.prompt.style
-        texts = game_texts(config.game.id, options, NEW_MODEL_EPISODES, config.seed, style)
+        texts = game_texts(config.game.id, options, NEW_MODEL_EPISODES, config.seed, style, maker)
         lm, tokenizer = new_model(texts, config.model.new, config.seed, config.model.attention)
         separate = config.model.critic == "separate"
         critic = copy.deepcopy(lm.base_model) if separate else None
@@ -114,7 +133,7 @@ def assemble(
         constraint = ActionConstraint(tokenizer, end_ids[0], after_marker=prompter.style.reasons)
     model = ActorCritic(lm, critic, key("value_head", config.seed)).to(device).eval()
     engine = TransformersEngine(lm, tokenizer, end_ids, constraint, config.engine.batch_size, autocast)
-    return Parts(model, tokenizer, constraint, end_ids[0], engine, Games(config, prompter), config)
+    return Parts(model, tokenizer, constraint, end_ids[0], engine, Games(config, prompter, maker), config)
 
 
 def _check_context(config: Config, lm: PreTrainedModel) -> None:

@@ -91,9 +91,9 @@ def train(
     """
     config = read_recipe(arguments, ["--resume", "--dry-run"])
     if dry_run:
-        from agentrl import envs
+        from agentrl.game_maker import check_game
 
-        envs.check(config.game.id, **config.game.options)
+        check_game(config.game)
         print(describe(config), end="")
         return
     from agentrl.trainer import Trainer

@@ -3,7 +3,7 @@
 import numpy as np
 
 from agentrl.collector import Collected
-from agentrl.episode import PROMPT_TOO_LONG
+from agentrl.faults import KINDS, PROMPT_TOO_LONG, kind_of
 from agentrl.ranks import Ranks
 
 
@@ -13,7 +13,8 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
     `episode/success` is absent where no game says what success is, `episode/achievements` where none has any. Returns
     are the game's own, without penalties. Episodes that broke are counted in `episode/errors` and enter no mean: what
     they would have been is not known. `episode/context_full` is the fraction that `rows: trajectory` cut; the game says
-    of those neither success nor progression, as a rule.
+    of those neither success nor progression, as a rule. `turns/error_fraction` is of all turns that broke; those whose
+    prompt was too long and, by kind, those whose game broke are fractions of their own.
     """
     episodes = [
         (
@@ -39,6 +40,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
                     t.dropped_turns > 0,
                     len(t.prompt_ids),
                     len(t.reply_ids),
+                    *(t.error is not None and kind_of(t.error) == kind for kind in KINDS),
                 )
                 for t in collected.turns
             ],
@@ -53,6 +55,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
         "dropped_fraction",
         "prompt_tokens",
         "reply_tokens",
+        *(f"error_{kind}_fraction" for kind in KINDS),
     )
     metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}
     metrics["episode/count"] = float(len(ended))

@@ -23,16 +23,33 @@ class Collected:
 def play_round(
     slots: Sequence[GameSlot], agent: Agent, seconds: dict[str, float] | None = None
 ) -> list[tuple[GameSlot, Turn, Episode | None]]:
-    """One turn of every slot: all prompts answered in one call, games stepped in index order."""
+    """One turn of every slot: all prompts answered in one call, games asked and heard in index order.
+
+    Games in worker processes play at the same time, and one whose episode is over resets while others still play.
+    """
     started = perf_counter()
     fitting = [slot for slot in slots if not slot.overflow]
     replies = dict(zip((slot.index for slot in fitting), agent.act(fitting), strict=True)) if fitting else {}
     answered = perf_counter()
-    played = [(slot, *(slot.prompt_too_long() if slot.overflow else slot.play(replies[slot.index]))) for slot in slots]
+    for slot in fitting:
+        slot.begin_turn(replies[slot.index])
+    played = []
+    for slot in slots:
+        turn, episode = slot.prompt_too_long() if slot.overflow else slot.play(replies[slot.index])
+        if episode is not None:
+            slot.begin_episode()
+        played.append((slot, turn, episode))
     if seconds is not None:
         seconds["generate"] += answered - started
         seconds["env"] += perf_counter() - answered
     return played
+
+
+def begin_episodes(slots: Sequence[GameSlot]) -> list[bool]:
+    """`next_episode` of every slot, those in worker processes at the same time."""
+    for slot in slots:
+        slot.begin_episode()
+    return [slot.next_episode() for slot in slots]
 
 
 class Collector:
@@ -42,12 +59,15 @@ class Collector:
         self.slots = slots
         self.agent = agent
         self.inexact: list[str] = []
-        if states is None:
-            for slot in slots:
-                slot.next_episode()
-        else:
-            restored = [slot.restore(state) for slot, state in zip(slots, states, strict=True)]
-            self.inexact = sorted({slot.game_id for slot, exact in zip(slots, restored, strict=True) if not exact})
+        try:
+            if states is None:
+                begin_episodes(slots)
+            else:
+                restored = [slot.restore(state) for slot, state in zip(slots, states, strict=True)]
+                self.inexact = sorted({slot.game_id for slot, exact in zip(slots, restored, strict=True) if not exact})
+        except BaseException:  # nobody else could close them
+            self.close()
+            raise
         self.mark_boundary()
 
     def collect(self, turns_per_env: int, stop: Callable[[], bool] = lambda: False) -> Collected:

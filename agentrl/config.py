@@ -4,6 +4,7 @@ Reading YAML, command-line overrides and one-line error messages live in `agentr
 config (turns per update, optimizer steps) is computed here, so that `--dry-run` and the trainer cannot disagree.
 """
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,6 +14,7 @@ NonNegative = Annotated[int, Field(ge=0, lt=2**32)]  # what numpy takes for a se
 Size = Annotated[int, Field(gt=0, le=2**16)]  # a typing error must not ask for all memory
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=1e6)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -86,6 +88,18 @@ class EngineConfig(Section):
     batch_size: Positive = Field(default=256, description="most prompts in one forward pass")
     top_p: float = Field(default=1.0, description="refused below 1: the trained distribution must be the sampled one")
     top_k: int = Field(default=0, description="refused above 0, as top_p")
+
+
+class WorkersConfig(Section):
+    """Processes that games run in, several games each. The limits hold there alone: a game in the trainer's own process
+    cannot be ended."""
+
+    processes: Annotated[int, Field(ge=0, le=1024)] = Field(
+        default=0, description="worker processes (of each trainer under torchrun); 0: games run in the trainer's own"
+    )
+    step_seconds: Seconds = Field(default=60.0, description="longest step of a game; then its turn breaks")
+    reset_seconds: Seconds = Field(default=120.0, description="longest start of a process, a game or an episode")
+    memory_mb: Positive | None = Field(default=None, description="most resident memory of a process (Linux)")
 
 
 class BatchConfig(Section):
@@ -193,8 +207,9 @@ class Config(Section):
         default="turn",
         description="trajectory: the baseline, a dialogue that grows until prompt.max_prompt_tokens are full, one row",
     )
-    max_error_rate: Fraction = Field(default=0.1, description="the run stops when more of a batch's turns broke")
+    max_error_rate: Fraction = Field(default=0.05, description="the run stops when more of a batch's turns broke")
     game: GameConfig
+    workers: WorkersConfig = WorkersConfig()
     model: ModelConfig = ModelConfig()
     prompt: PromptConfig = PromptConfig()
     engine: EngineConfig = EngineConfig()
@@ -230,6 +245,8 @@ class Config(Section):
                 f"algorithm.minibatches = {self.algorithm.minibatches}: at most one a turn, "
                 f"and batch.num_envs * batch.turns_per_env = {self.turns_per_update}"
             )
+        if self.workers.memory_mb and not Path("/proc/self/statm").exists():
+            raise ValueError(f"workers.memory_mb = {self.workers.memory_mb}: only Linux tells a process's memory; null")
         if self.rows == "trajectory":
             self._check_trajectory()
         longest = self.prompt.max_prompt_tokens + self.engine.max_reply_tokens

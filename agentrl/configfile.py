@@ -122,6 +122,9 @@ def describe(config: Config) -> str:
         "turns in all, at most": f"{(config.batch.updates + warmup) * per_update:,}",
         "prompt + reply tokens per update, at most": f"{tokens:,}",
         "imitation episodes": f"{config.imitation.episodes:,}",
+        "games run in": f"{config.workers.processes:,} worker processes"
+        if config.workers.processes
+        else "the trainer's own process",
         "episodes per evaluation": f"{config.evaluation.episodes:,} each of {', '.join(players)}"
         if config.evaluation.episodes
         else "0",

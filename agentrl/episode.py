@@ -1,7 +1,8 @@
 """One running game: its episodes, memory and current prompt. Training and evaluation both play through it.
 
 The slot owns the reset: a final observation reaches the bootstrap before the next episode begins. A game that raises,
-or answers what no game may answer, is closed and replaced; the turn keeps its place, marked with the error.
+or answers what no game may answer, or in a worker process dies, hangs or takes too much memory, is closed and replaced;
+the turn keeps its place, marked with the error.
 """
 
 from collections.abc import Callable
@@ -10,14 +11,16 @@ from dataclasses import dataclass, field
 from typing import NotRequired, TypedDict
 from zlib import crc32
 
-from agentrl import answers
+from agentrl import answers, faults
 from agentrl.engines.base import Reply
 from agentrl.envs import TextEnv
-from agentrl.errors import UserError, in_short
+from agentrl.errors import UserError
+from agentrl.faults import PROMPT_TOO_LONG, fault_of
 from agentrl.memory import Memory, PastTurn
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
 from agentrl.records import Turn
+from agentrl.remote import RemoteGame
 from agentrl.trajectory import TrajectoryPrompter
 
 RESET_TRIES = 3
@@ -28,9 +31,6 @@ GAME_ERRORS = (Exception, SystemExit)
 OWN_FILES = (__file__, answers.__file__)
 """An error raised in them says what the game answered. Of any other error, the place is told too."""
 
-PROMPT_TOO_LONG = "prompt_too_long"
-"""The error of a turn whose prompt is over budget without any past turn."""
-
 
 class GameBroken(UserError):
     """A game failed to start, several seeds in a row."""
@@ -40,7 +40,8 @@ class GameBroken(UserError):
 class Episode:
     """What is known of a finished episode. `success` and `progression` are the game's own words.
 
-    One that broke has its `error`, and the length, return and achievements that it had until then.
+    One that broke has its `error`, and the length, return and achievements that it had until then. One that failed to
+    begin has an error that starts with "reset: ".
 
     Attributes:
         achievements: those unlocked; None where the game has none.
@@ -114,6 +115,20 @@ class GameSlot:
         self._trajectory = prompter if isinstance(prompter, TrajectoryPrompter) else None
         self._game: TextEnv | None = None
 
+    def begin_episode(self) -> None:
+        """Let a game in a worker process begin its next episode; `next_episode` waits for it."""
+        seed = self._seeds(self.episode + 1)
+        if seed is not None:
+            with suppress(*GAME_ERRORS):  # `next_episode` meets the same error
+                if isinstance(self.game, RemoteGame):
+                    self.game.begin_reset(seed)
+
+    def begin_turn(self, reply: Reply) -> None:
+        """Let a game in a worker process play a reply; `play` waits for its answer."""
+        with suppress(*GAME_ERRORS):
+            if isinstance(self._game, RemoteGame):
+                self._game.begin_step(self._action(reply)[0])
+
     @property
     def game(self) -> TextEnv:
         if self._game is None:
@@ -137,12 +152,13 @@ class GameSlot:
             except UserError:
                 raise
             except GAME_ERRORS as error:
-                failure, reason = error, in_short(error, *OWN_FILES)
-                self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {reason}"))
+                fault = fault_of(error, *OWN_FILES)
+                faults.log(fault, f"{self.game_id}, reset with seed {seed}")
+                self.failed_resets.append(Episode(self.game_id, seed, 0, 0.0, None, None, f"reset: {fault}"))
                 self.close()
             else:
                 return True
-        raise GameBroken(f"{self.game_id} failed to reset {RESET_TRIES} times in a row: {reason}") from failure
+        raise GameBroken(f"{self.game_id} failed to reset {RESET_TRIES} times in a row: {fault}")
 
     def play(self, reply: Reply) -> tuple[Turn, Episode | None]:
         """Play one turn. The next episode is not begun here: call `next_episode` when an `Episode` comes back."""
@@ -150,9 +166,7 @@ class GameSlot:
         turn.reply_ids, turn.reply_logprobs, turn.reply_legal = reply.ids, reply.logprobs, reply.legal
         turn.reply_text, turn.finish_reason, turn.policy_version = reply.text, reply.finish_reason, reply.policy_version
         try:
-            action = parse_action(reply.text, self.legal, self.game.synonyms)
-            turn.valid = action is not None
-            turn.action = self.game.default_action if action is None else action
+            turn.action, turn.valid = self._action(reply)
             played = PlayedTurn(reply=reply.text, action=turn.action, valid=turn.valid)
             if self._trajectory:
                 played["ids"] = reply.ids
@@ -162,8 +176,10 @@ class GameSlot:
         except UserError:
             raise
         except GAME_ERRORS as error:
+            fault = fault_of(error, *OWN_FILES)
+            faults.log(fault, f"{self.game_id}, seed {self.seed}, turn {turn.turn}, action {turn.action[:80]!r}")
             self.close()
-            return turn, self._broken(turn, f"game: {in_short(error, *OWN_FILES)}")
+            return turn, self._broken(turn, str(fault))
         turn.terminated, turn.truncated = answer.terminated, answer.truncated or self._is_full()
         turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
         if turn.truncated and not turn.terminated:
@@ -212,7 +228,8 @@ class GameSlot:
         self._game = None
 
     def _begin(self, seed: int) -> None:
-        self.observation, info = self.game.reset(seed=seed)
+        found, info = self.game.reset(seed=seed)
+        self.observation = answers.observation(found)
         self.legal = answers.legal_actions(info, self.game.actions)
         self.seed = seed
         self._played: list[PlayedTurn] = []
@@ -224,6 +241,11 @@ class GameSlot:
         self.memory.reset()
         self._build_prompt()
 
+    def _action(self, reply: Reply) -> tuple[str, bool]:
+        """The action that a reply leads to, and whether the reply named it."""
+        action = parse_action(reply.text, self.legal, self.game.synonyms)
+        return (self.game.default_action, False) if action is None else (action, True)
+
     def _step(self, played: PlayedTurn) -> answers.Answer:
         """Execute an action, check what the game answers, and remember the turn.
 
@@ -231,7 +253,8 @@ class GameSlot:
             Exception: whatever the game raises, ValueError and TypeError for an answer that is none.
         """
         scene = self.observation.scene
-        self.observation, reward, terminated, truncated, info = self.game.step(played["action"])
+        found, reward, terminated, truncated, info = self.game.step(played["action"])
+        self.observation = answers.observation(found)
         answer = answers.check(reward, terminated, truncated, info, self.game.actions, self._achievable)
         # A game may forget its own limit; no episode is endless.
         if not answer.terminated and self.turn + 1 >= self.game.max_turns:

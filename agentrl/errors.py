@@ -32,4 +32,8 @@ def in_short(error: BaseException, *inside: str) -> str:
     """The error in one short line, with the place that raised it, unless that is one of the files `inside`."""
     place = extract_tb(error.__traceback__)[-1]
     where = "" if place.filename in inside else f" ({Path(place.filename).name}:{place.lineno})"
-    return one_line(f"{type(error).__name__}: {error}")[:200] + where
+    try:
+        said = str(error)
+    except Exception:  # an exception of a game's own may fail even in this
+        said = "(its text cannot be shown)"
+    return one_line(f"{type(error).__name__}: {said}")[:200] + where

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from agentrl.agents import Agent
-from agentrl.collector import play_round
+from agentrl.collector import begin_episodes, play_round
 from agentrl.episode import Episode, GameSlot
 from agentrl.ranks import Ranks
 from agentrl.seeding import held_out_seed
@@ -50,12 +50,13 @@ def evaluate(
 
     def refill() -> None:
         while waiting and len(active) < num_envs:
-            number = waiting.pop()
-            slot = games(number, partial(_one_episode, number), evaluation=True)
-            if slot.next_episode():
-                active.append(slot)
-            else:
-                finish(slot, slot.failed_resets[0])
+            new = [waiting.pop() for _ in range(min(len(waiting), num_envs - len(active)))]
+            slots = [games(number, partial(_one_episode, number), evaluation=True) for number in new]
+            active.extend(slots)
+            for slot, begun in zip(slots, begin_episodes(slots), strict=True):
+                if not begun:
+                    finish(slot, slot.failed_resets[0])
+            active[:] = [slot for slot in active if slot.index not in finished]
 
     try:
         refill()
@@ -65,7 +66,7 @@ def evaluate(
             for slot, _, episode in play_round(active, agent):
                 if episode is not None:
                     finish(slot, episode)
-            active = [slot for slot in active if slot.index not in finished]
+            active[:] = [slot for slot in active if slot.index not in finished]
             refill()
     finally:
         for slot in active:

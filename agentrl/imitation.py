@@ -5,7 +5,7 @@ is learned is what is sampled from afterwards.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,10 +31,9 @@ from agentrl.stopping import Interrupted
 
 def require_player(make_slot: MakeSlot) -> None:
     """Raise the UserError of a game without a scripted player before anything else is done."""
-    slot = make_slot(0, lambda episode: 0, evaluation=False)
-    slot.next_episode()
-    ScriptedAgent().act([slot])
-    slot.close()
+    with closing(make_slot(0, lambda episode: 0, evaluation=False)) as slot:
+        slot.next_episode()
+        ScriptedAgent().act([slot])
 
 
 def warm_start(parts: Parts, config: Config, stop: Callable[[], bool] = lambda: False) -> dict[str, float]:
@@ -102,17 +101,16 @@ def demonstrate(
     def game_seed(episode: int) -> int | None:
         return key("imitation", seed, episode) % HELD_OUT if episode < episodes else None
 
-    slot = make_slot(0, game_seed, evaluation=False)
-    running = slot.next_episode()
-    while running:
-        (_, turn, episode), *_ = play_round([slot], agent)
-        if turn.error is None:
-            turns.append(turn)
-        if episode is not None:
-            successes += bool(episode.success)
-            on_episode(episode.length)
-            running = slot.next_episode()
-    slot.close()
+    with closing(make_slot(0, game_seed, evaluation=False)) as slot:
+        running = slot.next_episode()
+        while running:
+            (_, turn, episode), *_ = play_round([slot], agent)
+            if turn.error is None:
+                turns.append(turn)
+            if episode is not None:
+                successes += bool(episode.success)
+                on_episode(episode.length)
+                running = slot.next_episode()
     return Demonstrations(turns, successes / episodes)
 
 

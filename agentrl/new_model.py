@@ -5,7 +5,7 @@ makes most words of the game one token each.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from transformers import (
 
 from agentrl import envs
 from agentrl.config import NewModelConfig, PromptConfig
+from agentrl.envs import TextEnv
 from agentrl.errors import UserError, in_short
 from agentrl.memory import PastTurn, WindowMemory
 from agentrl.policy import no_progress_bars
@@ -51,17 +52,27 @@ ORIGIN = "agentrl_new_model.json"
 """The file that says how a model was made. A folder that has it may be written again."""
 
 
-def game_texts(game_id: str, options: Mapping[str, Any], episodes: int, seed: int, style: str = "terse") -> list[str]:
+def game_texts(
+    game_id: str,
+    options: Mapping[str, Any],
+    episodes: int,
+    seed: int,
+    style: str = "terse",
+    make: Callable[[], TextEnv] | None = None,
+) -> list[str]:
     """Texts of random play: the messages of each turn's prompt, and the turn's legal replies.
 
     Replies are many times as frequent here as in prompts, so that their words are the first to become single tokens. A
     game of free text (`actions` is None) is played by its default action.
+
+    Args:
+        make: makes the game, where that is not `envs.make`'s to do.
     """
     prompter = Prompter(PromptConfig(style=style), game_id, None)
     memory = WindowMemory(history=1, keep="whole")
     texts = [ROLES]
     try:
-        with closing(envs.make(game_id, **options)) as env:
+        with closing(make() if make else envs.make(game_id, **options)) as env:
             for episode in range(episodes):
                 observation, info = env.reset(seed=training_seed(seed, 0, episode))
                 memory.reset()

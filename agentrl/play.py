@@ -91,7 +91,7 @@ def _tokenizer(model: ModelConfig) -> PreTrainedTokenizerBase | None:
 
 
 def _broken(episode: Episode) -> UserError:
-    return UserError(f"game.id = {episode.game}: the game broke: {(episode.error or '').removeprefix('game: ')}")
+    return UserError(f"game.id = {episode.game}: the game broke: {(episode.error or '').removeprefix('raised: ')}")
 
 
 def _ask(console: Console, legal: Sequence[str] | None, meanings: Mapping[str, str]) -> str | None:

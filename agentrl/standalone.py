@@ -1,5 +1,6 @@
 """A model without a run around it: scored on held-out episodes, or fine-tuned on those of a scripted player."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ def evaluate_model(config: Config, path: str | Path, greedy: bool = False) -> di
     # A critic of its own plays no part here, and is as large as the model.
     config = config.model_copy(update={"model": config.model.model_copy(update={"critic": "value_head"})})
     player = "greedy" if greedy else f"sampled at temperature {config.engine.temperature:g}"
+    parts = _parts(config, path)
+    with closing(parts.games):
+        figures = _score(parts, player, greedy)
     return {
         "model": str(path),
         "player": player,
-        config.game.id: _score(_parts(config, path), player, greedy),
+        config.game.id: figures,
         "seed": config.seed,
         "machine": machine(),
         "versions": versions(),
@@ -51,10 +55,11 @@ def imitate_player(config: Config, out: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}; choose another folder with --out") from error
     parts = _parts(config, config.model.path)
-    figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
-    save_policy(parts.model, parts.tokenizer, out)
-    if config.evaluation.episodes:
-        figures[config.game.id] = _score(parts, "after imitation")
+    with closing(parts.games):
+        figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
+        save_policy(parts.model, parts.tokenizer, out)
+        if config.evaluation.episodes:
+            figures[config.game.id] = _score(parts, "after imitation")
     return {"model": str(out), **figures}
 
 

@@ -5,11 +5,13 @@ results = Trainer(load_config("experiments/quickstart.yaml")).fit()
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate.utils import set_seed
 
 from agentrl import checkpoint
@@ -23,6 +25,7 @@ from agentrl.config import Config
 from agentrl.episode import GameSlot, SlotState
 from agentrl.errors import UserError
 from agentrl.evaluation import evaluate_shared, summarise
+from agentrl.faults import PROMPT_TOO_LONG, kind_of
 from agentrl.imitation import require_player, warm_start
 from agentrl.learner import Learner
 from agentrl.policy import ActorCritic, load_lm, save_policy
@@ -113,6 +116,7 @@ class Trainer:
             except Interrupted:
                 pass
             finally:
+                self.parts.games.close()
                 results = self._write_results(interrupted=not finished)
                 self._tell("on_end")
                 if self.progress.skipped_steps == self.learner.value_steps > 0 and self.is_main:
@@ -138,6 +142,7 @@ class Trainer:
         """Collect a batch, fix its targets, take the optimizer steps, tell everybody."""
         clock, cpu_clock = time.monotonic(), time.process_time()
         critic_only = not self.progress.warmup_done
+        replaced = self.parts.games.maker.replaced
         collected = self.collector.collect(self.config.batch.turns_per_env, self._should_stop)
         collected_at = time.monotonic()
         batch = self._batch(collected.turns)
@@ -153,6 +158,7 @@ class Trainer:
             "turns": float(self.progress.turns),
             "phase/critic_warmup": float(critic_only),
             **collected_metrics(collected, self.ranks),
+            "workers/replaced": float(self.ranks.sum(np.array([self.parts.games.maker.replaced - replaced]))[0]),
             "time/generate": collected.seconds["generate"],
             "time/env": collected.seconds["env"],
             "time/train": time.monotonic() - collected_at,
@@ -280,10 +286,14 @@ class Trainer:
 
     def _check_errors(self, fraction: float, turns: list[Turn]) -> None:
         if fraction > self.config.max_error_rate:
-            errors = sorted(set(self.ranks.gather([turn.error for turn in turns if turn.error])))
+            errors = self.ranks.gather([turn.error for turn in turns if turn.error])
+            kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(map(kind_of, errors)).most_common())
+            told = sorted(set(errors) - {PROMPT_TOO_LONG})[:3]
+            if PROMPT_TOO_LONG in errors:
+                told.append(f"raise prompt.max_prompt_tokens = {self.config.prompt.max_prompt_tokens}")
             raise RunStopped(
                 f"{fraction:.0%} of the turns of update {self.update} broke (max_error_rate = "
-                f"{self.config.max_error_rate}): {'; '.join(errors[:3])}"
+                f"{self.config.max_error_rate}): {kinds} ({'; '.join(told)})"
             )
 
     def _write_results(self, interrupted: bool) -> dict[str, Any]:

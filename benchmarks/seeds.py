@@ -40,7 +40,7 @@ MEASURES = ("success", "achievements", "return")
 BESIDE = ("return", "progression", "score", "length")
 """Means that follow the measure, where the game has them."""
 
-NOT_LEARNED = {"name", "output_dir", "seed", "torch_threads", "max_error_rate", "checkpoint", "tracking"}
+NOT_LEARNED = {"name", "output_dir", "seed", "torch_threads", "max_error_rate", "workers", "checkpoint", "tracking"}
 """Fields in which the runs of one recipe may differ."""
 
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)

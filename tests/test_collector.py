@@ -189,10 +189,10 @@ def test_metrics_of_a_batch() -> None:
         )
 
     turns = [
-        *(turn(), turn(valid=False), turn(finish_reason="length"), turn(error="game: it broke", dropped_turns=3)),
+        *(turn(), turn(valid=False), turn(finish_reason="length"), turn(error="hung: it broke", dropped_turns=3)),
         *(turn(), turn(), turn(), turn(error="prompt_too_long")),
     ]
-    ended = [episode(2.0, 4, True), episode(1.0, 8, False), episode(9.0, 99, None, "game: it broke")]
+    ended = [episode(2.0, 4, True), episode(1.0, 8, False), episode(9.0, 99, None, "hung: it broke")]
     metrics = collected_metrics(Collected(turns, ended, {}), Ranks())
     assert metrics == {
         "turns/invalid_fraction": 0.125,
@@ -202,6 +202,10 @@ def test_metrics_of_a_batch() -> None:
         "turns/dropped_fraction": 0.125,
         "turns/prompt_tokens": 10.0,
         "turns/reply_tokens": 2.0,
+        "turns/error_raised_fraction": 0.0,
+        "turns/error_crashed_fraction": 0.0,
+        "turns/error_hung_fraction": 0.125,
+        "turns/error_memory_fraction": 0.0,
         "episode/count": 2.0,
         "episode/errors": 1.0,
         "episode/return": 1.5,

@@ -174,15 +174,15 @@ def test_dropped_turns_are_counted() -> None:
 
 
 BREAKS = {
-    "step": "game: RuntimeError: the table fell over and the chair (games.py:",
-    "exit": "game: SystemExit: 3 (games.py:",
-    "nan": "game: ValueError: reward = nan",
-    "huge": "game: ValueError: reward = 1e+308",
-    "legal": "game: ValueError: no action is legal",
-    "legal text": "game: TypeError: legal_actions = 'red': a list of actions is expected",
-    "legal numbers": "game: TypeError: legal_actions = [1, 2]: a list of actions is expected",
-    "facts": "game: KeyError: 'achievement' (games.py:",
-    "observation": "game: AttributeError: 'str' object has no attribute 'scene'",
+    "step": "raised: RuntimeError: the table fell over and the chair (games.py:",
+    "exit": "raised: SystemExit: 3 (games.py:",
+    "nan": "raised: ValueError: reward = nan",
+    "huge": "raised: ValueError: reward = 1e+308",
+    "legal": "raised: ValueError: no action is legal",
+    "legal text": "raised: TypeError: legal_actions = 'red': a list of actions is expected",
+    "legal numbers": "raised: TypeError: legal_actions = [1, 2]: a list of actions is expected",
+    "facts": "raised: KeyError: 'achievement' (games.py:",
+    "observation": "raised: TypeError: the observation is a str, not an Observation",
 }
 
 
@@ -212,7 +212,7 @@ def test_c18_a_game_that_breaks_is_contained(how: str) -> None:
 def test_c18_a_progression_that_is_no_number_is_an_error() -> None:
     slot = begun(options={"breaks": "progression", "turns": 2})
     _, episode = play_out(slot)
-    assert episode.error == "game: ValueError: progression = inf"
+    assert episode.error == "raised: ValueError: progression = inf"
 
 
 @pytest.mark.parametrize("told", ["end", "every turn"])
@@ -242,9 +242,9 @@ def test_a_game_without_achievements_has_none() -> None:
 @pytest.mark.parametrize(
     ("how", "error"),
     [
-        ("unlocked", "game: TypeError: achievements = None: a list of names is expected"),
-        ("unlocked counts", "game: TypeError: achievements = {'red': 0}: a list of names is expected"),
-        ("unlocked mauve", "game: ValueError: achievements = ['mauve']: the game has none of that name"),
+        ("unlocked", "raised: TypeError: achievements = None: a list of names is expected"),
+        ("unlocked counts", "raised: TypeError: achievements = {'red': 0}: a list of names is expected"),
+        ("unlocked mauve", "raised: ValueError: achievements = ['mauve']: the game has none of that name"),
     ],
 )
 @pytest.mark.parametrize("turns", [2, 9], ids=["at the end", "on the way"])
@@ -258,7 +258,7 @@ def test_an_end_without_a_word_of_achievements_is_an_error() -> None:
     slot = begun(options={"achieving": "every turn", "turns": 2})
     slot.game.step = lambda action, step=slot.game.step: (*step(action)[:4], {})  # type: ignore[method-assign,misc]
     _, episode = play_out(slot)
-    assert episode.error == "game: TypeError: achievements = None: a list of names is expected"
+    assert episode.error == "raised: TypeError: achievements = None: a list of names is expected"
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_c18_a_failed_reset_takes_the_next_seed() -> None:
     (failed,) = slot.failed_resets
     assert (failed.seed, failed.length, failed.success) == (0, 0, None)
     assert failed.error is not None
-    assert failed.error.startswith("reset: RuntimeError: the cards are missing (games.py:")
+    assert failed.error.startswith("reset: raised: RuntimeError: the cards are missing (games.py:")
     play_out(slot)
     assert slot.next_episode()
     assert (slot.seed, len(slot.failed_resets)) == (3, 1)

@@ -150,7 +150,7 @@ def test_figures_of_episodes() -> None:
         episode(1.0, True, 1.0, invalid_turns=2),
         episode(0.0, False, 0.25),
         episode(4.0, True, 1.0, length=30),
-        episode(0.5, None, error="game: it broke"),
+        episode(0.5, None, error="raised: it broke"),
     ]
     assert summarise(episodes) == {
         "episodes": 4,
@@ -175,8 +175,8 @@ def test_achievements_of_episodes() -> None:
     episodes = [
         achieved("red"),
         achieved("red", "green"),
-        achieved("red", error="game: it broke"),
-        episode(0.0, None, error="reset: it broke"),
+        achieved("red", error="raised: it broke"),
+        episode(0.0, None, error="reset: raised: it broke"),
     ]
     summary = summarise(episodes)
     assert summary["achievement_rates"] == {"red": 0.75, "green": 0.25, "blue": 0.0}
@@ -198,7 +198,7 @@ def test_a_game_without_achievements_has_no_figures_of_them() -> None:
 
 
 def test_a_game_without_success_or_progression_has_null() -> None:
-    summary = summarise([episode(1.0, None), episode(2.0, None, error="game: it broke")])
+    summary = summarise([episode(1.0, None), episode(2.0, None, error="raised: it broke")])
     assert (summary["success"], summary["success_ci95"], summary["progression"]) == (None, None, None)
     assert summary["return"] == 1.5
 

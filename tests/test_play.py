@@ -238,7 +238,7 @@ def test_the_game_is_closed_when_it_breaks(monkeypatch, hostile):
 def test_a_game_that_does_not_begin_is_one_line_about_the_seed_that_was_asked_for(monkeypatch, hostile):
     seeds = []
     monkeypatch.setattr(Hostile, "reset", lambda self, *, seed: seeds.append(seed) or 1 / 0)
-    with pytest.raises(UserError, match="hostile: the game broke: reset: ZeroDivisionError"):
+    with pytest.raises(UserError, match="hostile: the game broke: reset: raised: ZeroDivisionError"):
         played(monkeypatch, [], game_id="hostile")
     assert (seeds, Hostile.closed) == ([SEED], 1)
 

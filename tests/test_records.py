@@ -18,7 +18,7 @@ from agentrl.rows import micro_batches, prompt_rows, ragged_indices, turn_rows
 def three_turns() -> list[Turn]:
     """The second one broke after its reply; the last one is cut by a time limit."""
     first = Turn("tiny", 0, 0, 0, 0, [1, 2, 3], [4, 5, 6], [-0.5, 0.0, -1.5], [FREE, (5,), (6, 7)], reward=1.0)
-    broken = Turn("tiny", 0, 0, 1, 0, [1, 2], [4], [-0.25], [FREE], error="game: it broke")
+    broken = Turn("tiny", 0, 0, 1, 0, [1, 2], [4], [-0.25], [FREE], error="raised: it broke")
     cut = Turn("tiny", 1, 0, 0, 0, [8], [9, 10], [-1.0, -2.0], [(9, 11), FREE], truncated=True, next_prompt_ids=[1, 2])
     return [first, broken, cut]
 

@@ -322,7 +322,8 @@ def test_c18_a_run_goes_on_past_some_errors_and_stops_at_many(tmp_path: Path, gi
     with pytest.raises(RunStopped) as caught:
         Run(recipe(tmp_path, name="stopped", max_error_rate=0.01, **sections))
     message = str(caught.value)
-    assert "of the turns of update 1 broke (max_error_rate = 0.01): game: RuntimeError: the table fell over" in message
+    assert "of the turns of update 1 broke (max_error_rate = 0.01): raised " in message
+    assert "(raised: RuntimeError: the table fell over and the chair (games.py:" in message
     assert "\n" not in message
     assert isinstance(caught.value, UserError)  # one line on the command line, no traceback
     assert (tmp_path / "stopped" / "checkpoints" / "step-0").is_dir()
@@ -342,9 +343,19 @@ def test_c22_overlong_prompts_count_as_errors(tmp_path: Path, given_model: dict[
     assert run.figures("after")["errors"] == 2
 
 
+def test_c22_a_run_that_stops_at_overlong_prompts_names_the_remedy(tmp_path: Path, given_model: dict[str, Any]) -> None:
+    sections: dict[str, Any] = {
+        "game": {"options": {"growth": 60}},
+        "model": given_model,
+        "evaluation": {"episodes": 0},
+    }
+    with pytest.raises(RunStopped, match=r"prompt_too_long 12 \(raise prompt.max_prompt_tokens = 128\)"):
+        Run(recipe(tmp_path, **sections))
+
+
 def test_c18_a_game_that_never_starts_stops_the_run_in_one_line(tmp_path: Path, given_model: dict[str, Any]) -> None:
     game = {"options": {"breaks": "reset", "break_turn": 0}}
-    with pytest.raises(GameBroken, match="fake/echo failed to reset 3 times in a row: RuntimeError"):
+    with pytest.raises(GameBroken, match="fake/echo failed to reset 3 times in a row: raised: RuntimeError"):
         Trainer(recipe(tmp_path, model=given_model, game=game, evaluation={"episodes": 0})).fit()
 
 

@@ -116,7 +116,7 @@ def random_turns(seed: int = 0, slots: int = 3, length: int = 4, errors: Sequenc
             if turn.truncated or (number == length - 1 and not turn.terminated):
                 turn.next_prompt_ids = ids(2, 12)
             if len(turns) in errors:
-                turn.error, turn.finish_reason, turn.next_prompt_ids = "game: it broke", "error", []
+                turn.error, turn.finish_reason, turn.next_prompt_ids = "raised: it broke", "error", []
                 turn.terminated = turn.truncated = False
             turns.append(turn)
     return turns

@@ -1,0 +1,57 @@
+"""Where a run's games are made: in its own process, or in worker processes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentrl import envs
+from agentrl.config import Config, GameConfig
+from agentrl.envs import TextEnv
+from agentrl.errors import UserError
+from agentrl.faults import fault_of
+from agentrl.workers import WorkerPool
+
+
+class GameMaker:
+    """Calling it makes a new game of the config."""
+
+    def __init__(self, config: Config) -> None:
+        self._game = config.game
+        self._pool = WorkerPool(config.workers) if config.workers.processes else None
+
+    def __call__(self) -> TextEnv:
+        if self._pool:
+            return self._pool.open(self._game.id, self._game.options)
+        return envs.make(self._game.id, **self._game.options)
+
+    @property
+    def replaced(self) -> int:
+        """Worker processes that had to be replaced so far."""
+        return self._pool.replaced if self._pool else 0
+
+    def close(self) -> None:
+        """End the worker processes; they start again when a game is made."""
+        if self._pool:
+            self._pool.close()
+
+
+def check_game(config: GameConfig) -> None:
+    """Make the game once, here, and close it.
+
+    Raises:
+        UserError: unknown name, task or option, a value that an option does not take, or the game cannot be made.
+    """
+    with game_is_made(config):
+        envs.make(config.id, **config.options).close()
+
+
+@contextmanager
+def game_is_made(config: GameConfig) -> Iterator[None]:
+    """Whatever a game raises while it is made is a UserError that names it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        fault = fault_of(error)
+        reason = fault.reason if fault.kind == "raised" else fault
+        raise UserError(f"game.id = {config.id}: cannot be made: {reason}") from error
