@@ -63,11 +63,29 @@ def play(
     play_game(config, seed, prompt, Console())
 
 
-@commands.command(epilog=examples("agentrl games", "agentrl games --json"))
-def games(as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False) -> None:
+@commands.command(
+    epilog=examples(
+        "agentrl games",
+        "agentrl games --json",
+        "agentrl games --tokens Qwen/Qwen2.5-3B-Instruct --style cot",
+    )
+)
+def games(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines.")] = False,
+    tokens: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Instead, length of prompts in this model's tokens, and what they share."),
+    ] = None,
+    style: Annotated[str | None, typer.Option(help="With --tokens: prompt style; without it action.")] = None,
+) -> None:
     """List the games that can be played, with their tasks; GAME/TASK is a game's id."""
-    from agentrl.game_list import print_games
+    from agentrl.game_list import print_games, print_tokens
 
+    if tokens is not None:
+        print_tokens(tokens, style or "action", as_json)
+        return
+    if style is not None:
+        raise UserError(f"--style {style}: only with --tokens MODEL")
     print_games(as_json)
 
 

@@ -28,3 +28,37 @@ def print_games(as_json: bool) -> None:
             Text(one_line(spec.name)), Text("\n".join(map(one_line, tasks))), Text(one_line(spec.description))
         )
     Console().print(table)
+
+
+def print_tokens(model: str, style: str, as_json: bool) -> None:
+    """Length of each game's prompts in the tokens of a model, of the first `SHOWN_TASKS` tasks of a game.
+
+    Raises:
+        UserError: the model has no tokenizer that can be used, or there is no such style.
+    """
+    from agentrl.policy import load_tokenizer
+    from agentrl.prompt_tokens import measure
+
+    tokenizer = load_tokenizer(model)
+    ids = [f"{spec.name}/{task}" for spec in envs.games().values() for task in spec.tasks[:SHOWN_TASKS]]
+    measured = [measure(game_id, style, tokenizer) for game_id in ids]
+    if as_json:
+        print(json.dumps([found.row() for found in measured], indent=2))
+        return
+    table = Table(box=box.SIMPLE)
+    table.add_column("game", no_wrap=True)
+    for title in ("prompts", "tokens, mean", "longest", "shared by turns", "shared by episodes"):
+        table.add_column(title, justify="right")
+    for found in measured:
+        cells = ["-"]
+        if not found.problem:
+            parts = found.shared_by_turns, found.shared_by_episodes
+            cells = [str(found.prompts), f"{found.mean:.0f}", str(found.longest)]
+            cells += [f"{part:.0f} ({part / found.mean:.0%})" for part in parts]
+        table.add_row(Text(one_line(found.game)), *cells)
+    console = Console()
+    console.print(table)
+    for found in measured:
+        if found.problem:
+            console.print(Text(one_line(f"{found.game}: {found.problem}")))
+    console.print(Text(one_line(f"Tokenizer of {model}, style {style}, random play; a prompt shows one past turn.")))

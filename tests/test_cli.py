@@ -236,6 +236,14 @@ def test_games(run):
     assert babyai["description"]
 
 
+@pytest.mark.parametrize(("more", "style"), [([], "action"), (["--style", "cot"], "cot")])
+def test_games_counts_tokens(run, behind, more, style):
+    calls = behind("agentrl.game_list", "print_tokens")
+    sys.modules["agentrl.game_list"].print_games = None
+    assert run("games", "--tokens", "org/model", *more).exit_code == 0
+    assert calls == [(("org/model", style, False), {})]
+
+
 def test_new_game(run, tmp_path):
     result = run("new-game", "my_game", "--dir", "deep/er")
     assert result.exit_code == 0, result.output
@@ -331,6 +339,8 @@ MISTAKES = [
     (["play", "babyai/goto", "--style", "actoin"], ["actoin", "action"]),
     (["imitate", QUICKSTART, "--ou", "x"], ["--out"]),
     (["games", "--jsn"], ["--json"]),
+    (["games", "--style", "cot"], ["--style cot", "--tokens"]),
+    (["games", "--tokens", "./nowhere"], ["./nowhere", "no tokenizer"]),
     (["new-game"], ["NAME"]),
     (["new-game", "My Game"], ["'My Game'", "small letters"]),
     (["check-env"], ["GAME"]),
