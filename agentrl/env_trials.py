@@ -45,7 +45,7 @@ class Trials:
 
     def trace(self) -> None:
         """Episodes to be compared: with those of other seeds, with the same again here, and in the other process."""
-        traces, begun = [], monotonic()
+        begun, traces = monotonic(), list[list[Told]]()
         while len(traces) < SEEDS and (len(traces) < FEWEST_SEEDS or monotonic() - begun < self._seconds):
             traces.append(self._traced(len(traces)))
         self._findings.write(traces=traces)
