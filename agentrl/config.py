@@ -27,7 +27,7 @@ class Section(BaseModel):
 class GameConfig(Section):
     """Which game is played."""
 
-    id: str = Field(description="NAME/TASK as `agentrl games` lists it, e.g. babyai/goto")
+    id: str = Field(description="NAME/TASK as `agentrl games` lists it, FILE.py:CLASS, or gymnasium/ENV_ID")
     options: dict[str, Any] = Field(default={}, description="keyword arguments of the game, e.g. {reward: binary}")
 
 

@@ -155,3 +155,8 @@ def test_traces_tell_where_they_part():
     assert first_difference(one, other).startswith("turn 0: observation is 'aaa")
     assert first_difference(one, [one[0], one[1] | {"reward": "2.0"}]) == "turn 1: reward is 2.0, was 1.0"
     assert first_difference(one, one[:1]) == "it has 0 turns, had 1"
+
+
+def test_the_docs_list_every_check():
+    docs = (FILE.parents[2] / "docs" / "games.md").read_text()
+    assert all(f"| `{name}` | {what} |" in docs for name, what in CHECKS.items())
