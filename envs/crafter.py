@@ -5,8 +5,9 @@ from typing import Any
 
 from gymnasium.error import ResetNeeded
 
-from agentrl.envs.base import Observation, TextEnv
+from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
 from agentrl.envs.crafter_actions import ACTIONS, SYNONYMS
+from agentrl.envs.crafter_player import SurvivalPlayer
 from agentrl.envs.crafter_text import ITEMS, SceneOptions, scene, status
 from agentrl.envs.crafter_world import Simulation
 from agentrl.envs.errors import GameError, unknown
@@ -138,6 +139,9 @@ class Crafter(TextEnv):
         unlocked = self.simulation.unlocked
         left = [name.replace("_", " ") for name in ACHIEVEMENTS if name not in unlocked]
         return {"Still to do": ", ".join(left)} if left else {}
+
+    def scripted_player(self) -> ScriptedPlayer:
+        return SurvivalPlayer(self.simulation)
 
     def render(self) -> Any:
         """The picture of BALROG, (256, 256, 3) bytes, in `render_mode: rgb_array`; else None."""
