@@ -48,6 +48,12 @@ def fault_of(error: BaseException, *own_files: str) -> GameFault:
     return GameFault("raised", in_short(error, *own_files), "".join(format_exception(error)))
 
 
+def in_words(error: BaseException) -> str:
+    """What went wrong, for a line that says already that a game broke."""
+    fault = fault_of(error)
+    return fault.reason if fault.kind == "raised" else str(fault)
+
+
 def kind_of(error: str) -> str:
     """The kind of `Turn.error`."""
     return error.partition(":")[0]

@@ -7,14 +7,23 @@ from agentrl import envs
 from agentrl.config import Config, GameConfig
 from agentrl.envs import TextEnv
 from agentrl.errors import UserError
-from agentrl.faults import fault_of
+from agentrl.faults import in_words
 from agentrl.workers import WorkerPool
 
 
 class GameMaker:
-    """Calling it makes a new game of the config."""
+    """Calling it makes a new game of the config.
+
+    Raises:
+        UserError: worker processes cannot find the game.
+    """
 
     def __init__(self, config: Config) -> None:
+        if config.workers.processes and envs.known_here_alone(config.game.id):
+            raise UserError(
+                f"workers.processes = {config.workers.processes}: {config.game.id} was given to envs.register, so no "
+                f"other process knows it; name it FILE.py:CLASS, give it an entry point, or play it at home with 0"
+            )
         self._game = config.game
         self._pool = WorkerPool(config.workers) if config.workers.processes else None
 
@@ -52,6 +61,4 @@ def game_is_made(config: GameConfig) -> Iterator[None]:
     except UserError:
         raise
     except (Exception, SystemExit) as error:
-        fault = fault_of(error)
-        reason = fault.reason if fault.kind == "raised" else fault
-        raise UserError(f"game.id = {config.id}: cannot be made: {reason}") from error
+        raise UserError(f"game.id = {config.id}: cannot be made: {in_words(error)}") from error

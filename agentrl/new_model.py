@@ -29,6 +29,7 @@ from agentrl import envs
 from agentrl.config import NewModelConfig, PromptConfig
 from agentrl.envs import TextEnv
 from agentrl.errors import UserError, in_short
+from agentrl.faults import in_words
 from agentrl.memory import PastTurn, WindowMemory
 from agentrl.policy import no_progress_bars
 from agentrl.prompting import Prompter
@@ -92,7 +93,7 @@ def game_texts(
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"game.id = {game_id}: the game broke while its text was read: {in_short(error)}") from error
+        raise UserError(f"game.id = {game_id}: the game broke while its text was read: {in_words(error)}") from error
     return texts
 
 

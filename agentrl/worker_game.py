@@ -120,8 +120,9 @@ class WorkerGame(RemoteGame):
         job.fault = job.fault or self.fault
         if job.fault:
             return
-        for name, value in answer.pop("attributes", {}).items():
-            setattr(self, name, tuple(value) if name == "achievements" else value)
+        attributes = answer.pop("attributes", {})
+        for name in attributes.keys() & set(ATTRIBUTES):
+            setattr(self, name, tuple(attributes[name]) if name == "achievements" else attributes[name])
         self._facts = answer.get("facts", self._facts)
         if job.op == "reset":
             del self._past[1:]

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ CHUNK = 2**18
 
 SECONDS_TO_TELL = 1.0
 """What a hung worker has to print its stack."""
+
+
+NO_ANSWER = "something else than an answer came through its pipe"
 
 
 class Broken(Exception):
@@ -98,33 +102,32 @@ class WorkerHandle:
             while self._outgoing:
                 del self._outgoing[: self._pipe.send(self._outgoing[:CHUNK])]
 
-    def receive(self, ended: bool = False) -> list[tuple[dict[str, Any], int]]:
+    def receive(self, ended: bool = False) -> Iterator[tuple[dict[str, Any], int]]:
         """The answers that have come whole, each with the bytes of memory in use.
 
         Args:
             ended: the process had ended before: what has not come will not. (What it forked may hold the pipe open.)
 
         Raises:
-            Broken: no more will come, or these are none.
+            Broken: no more will come, or what follows is none.
         """
         try:
             data = self._pipe.recv(CHUNK)
         except BlockingIOError:
             if ended:
                 raise Broken("it closed its pipe") from None
-            return []
+            return
         except ConnectionResetError:
             data = b""
         if not data:
             raise Broken("it closed its pipe")
         self._incoming += data
-        found = []
         while len(self._incoming) >= HEADER.size:
             length, resident = HEADER.unpack_from(self._incoming)
             if length > MOST_BYTES:
-                raise Broken("something else than an answer came through its pipe")
+                raise Broken(NO_ANSWER)
             if len(self._incoming) < HEADER.size + length:
-                break
+                return
             text = bytes(self._incoming[HEADER.size : HEADER.size + length])
             del self._incoming[: HEADER.size + length]
             try:
@@ -132,9 +135,8 @@ class WorkerHandle:
             except (ValueError, RecursionError):
                 answer = None
             if not isinstance(answer, dict):
-                raise Broken("something else than an answer came through its pipe")
-            found.append((answer, resident))
-        return found
+                raise Broken(NO_ANSWER)
+            yield answer, resident
 
     def read_output(self) -> bool:
         """Take in some of what it printed; False at the end of it."""

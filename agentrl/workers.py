@@ -18,7 +18,7 @@ from agentrl.config import WorkersConfig
 from agentrl.errors import UserError, one_line
 from agentrl.faults import GameFault
 from agentrl.worker_game import Job, WorkerGame
-from agentrl.worker_handle import Broken, WorkerHandle
+from agentrl.worker_handle import NO_ANSWER, Broken, WorkerHandle
 
 START_TRIES = 5
 """In a row. More than once only because processes may be killed from outside just then."""
@@ -192,7 +192,7 @@ class WorkerPool:
         try:
             for answer, resident in handle.receive(ended):
                 if not seat.jobs:
-                    raise Broken("an answer came that nobody had asked for")
+                    raise Broken(NO_ANSWER)
                 seat.waited = 0.0
                 self._take(seat, seat.jobs[0], answer, resident)
                 if seat.handle is not handle:
@@ -212,7 +212,11 @@ class WorkerPool:
             return
         seat.jobs.popleft()
         if job.game and job.op != "close":
-            job.game.take(job, answer)
+            try:
+                job.game.take(job, answer)
+            except (KeyError, TypeError, AttributeError):
+                seat.jobs.appendleft(job)
+                raise Broken(NO_ANSWER) from None
 
     def _take_in(self, seat: Seat, handle: WorkerHandle) -> None:
         """Hear all that a process said that has ended, which ends in its being replaced."""

@@ -2,7 +2,7 @@
 
 from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
 from agentrl.envs.errors import GameError
-from agentrl.envs.registry import GameSpec, check, games, make, register, texts
+from agentrl.envs.registry import GameSpec, check, games, known_here_alone, make, register, texts
 
 __all__ = [
     "GameError",
@@ -12,6 +12,7 @@ __all__ = [
     "TextEnv",
     "check",
     "games",
+    "known_here_alone",
     "make",
     "register",
     "texts",

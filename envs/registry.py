@@ -77,6 +77,11 @@ def names() -> list[str]:
     return sorted({*_registered, *_entries()})
 
 
+def known_here_alone(game_id: str) -> bool:
+    """Whether the game was given to `register`: other processes cannot make it."""
+    return game_id.partition("/")[0] in _registered
+
+
 def games() -> dict[str, GameSpec]:
     """All games that can be loaded, by name. One that is broken costs a warning, not the others."""
     found = dict(_registered)

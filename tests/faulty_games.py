@@ -51,7 +51,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "memory": _grow,
     "close the pipe": lambda: os.closerange(3, 1000),
-    "garbage in the pipe": lambda: [os.write(fd, b"\xff" * 64) for fd in range(3, 12) if _is_socket(fd)],
+    "garbage in the pipe": lambda: [os.write(fd, b"\xff" * 64) for fd in range(3, 1000) if _is_socket(fd)],
 }
 
 
@@ -72,11 +72,12 @@ class Faulty(TextEnv):
         chatter: characters that each step prints.
         trail: a file that each game appends a line to when it is closed.
         pause: seconds that a step takes.
-        drift: what it shows depends on how many games the process has made.
+        drift: what it shows depends on the process it is in.
+        leak: megabytes that each step leaves behind.
         tells_modules: which of those that games do without are loaded in its process.
     """
 
-    made = 0
+    hoard: list[bytes] = []
 
     def __init__(
         self,
@@ -89,11 +90,11 @@ class Faulty(TextEnv):
         trail: str = "",
         pause: float = 0.0,
         drift: bool = False,
+        leak: int = 0,
         tells_modules: bool = False,
     ) -> None:
         if fault == "make":
             raise OSError("no display")
-        Faulty.made += 1
         self.actions = {word: f"say {word}" for word in WORDS}
         self.default_action = WORDS[0]
         self.synonyms = {"crimson": "red"}
@@ -102,7 +103,8 @@ class Faulty(TextEnv):
         self._fault, self._at, self._every, self._answers = fault, at, every, answers
         self._chatter, self._trail, self._pause = chatter, trail, pause
         self._tells_modules = tells_modules
-        self._drift = Faulty.made if drift else 0
+        self._drift = f" Process {os.getpid()}." if drift else ""
+        self._leak = leak
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Any]:
         super().reset(seed=seed)
@@ -116,6 +118,7 @@ class Faulty(TextEnv):
 
     def step(self, action: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         time.sleep(self._pause)
+        self.hoard.append(b"x" * (self._leak * 2**20))
         self._turn += 1
         if self._chatter:
             print("x" * self._chatter)
@@ -163,11 +166,13 @@ class Faulty(TextEnv):
             time.sleep(FOREVER)
 
     def _draw(self) -> None:
-        self._word = WORDS[(int(self.np_random.integers(3)) + self._drift) % 3]
+        self._word = WORDS[int(self.np_random.integers(3))]
 
     def _observation(self) -> Observation:
         loaded = {"torch", "transformers", "agentrl.config"} & sys.modules.keys() if self._tells_modules else ""
-        return Observation(f"Turn {self._turn}. The card says {self._word}.", f"loaded: {loaded or 'nothing'}")
+        return Observation(
+            f"Turn {self._turn}. The card says {self._word}.{self._drift}", f"loaded: {loaded or 'nothing'}"
+        )
 
     def _go_wrong(self) -> None:
         if self._breaks and self._turn == self._at and self._fault in FAULTS:

@@ -97,7 +97,10 @@ def test_dry_run_of_every_recipe(run, tmp_path, recipe):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_checks_the_game(run):
+def test_dry_run_checks_the_game(run, tmp_path):
+    assert_one_line(run("train", QUICKSTART, "--dry-run", "--game.options.num_dists=-1"), "num_dists = -1", "from 0")
+    assert "2 worker processes" in run("train", QUICKSTART, "--dry-run", "--workers.processes=2").stdout
+    assert list(tmp_path.iterdir()) == []
     assert_one_line(run("train", QUICKSTART, "--dry-run", "--game", "babyai/gto"), "game.id", "babyai/goto")
     assert_one_line(run("train", QUICKSTART, "--dry-run", "--game.options.rewrd=binary"), "rewrd", "reward")
 
