@@ -25,6 +25,14 @@ from agentrl.envs.registry import attribute_problems, make_unchecked
 from agentrl.errors import UserError, in_short
 from agentrl.parsing import parse_action
 
+CHECK_OF = {
+    "actions": "actions",
+    "default_action": "default-action",
+    "synonyms": "synonyms",
+    "achievements": "end-info",
+}
+"""Attribute of a game -> the check that it belongs to."""
+
 KEPT_GAMES, CLOSED_GAMES = 2, 5
 """Games that are opened and closed to see what stays open: the first ones may open what all of them share."""
 
@@ -85,14 +93,13 @@ class Probe:
     def _look_at_attributes(self, game: TextEnv) -> bool:
         """Whether it can be played at all."""
         problems = attribute_problems(game)
-        names = {"actions": "actions", "default_action": "default-action", "achievements": "end-info"}
         for attribute, problem in problems.items():
-            self._findings.fail(names.get(attribute, "made"), problem)
+            self._findings.fail(CHECK_OF.get(attribute, "made"), problem)
         if game.actions == {}:
             self._findings.fail("actions", "actions = {}: there is none")
-        elif "actions" not in problems:
+        elif not {"actions", "synonyms"} & {*problems}:
             self._look_at_synonyms(game)
-        return not {"actions", "max_turns"} & {*problems} and game.actions != {}
+        return not {"actions", "synonyms", "max_turns"} & {*problems} and game.actions != {}
 
     def _look_at_synonyms(self, game: TextEnv) -> None:
         actions, synonyms = tuple(game.actions or ()), game.synonyms
@@ -122,7 +129,12 @@ class Probe:
             if number == KEPT_GAMES:
                 gc.collect()
                 before = _open_things()
-            game = make_unchecked(self._id, **self._options)
+            self._doing("the constructor of one more game")
+            try:
+                game = make_unchecked(self._id, **self._options)
+            except (Exception, SystemExit) as error:
+                self._findings.fail("made", f"one more beside {number + 1} open ones: {in_short(error)}")
+                return
             kept.append(game)  # close() is on trial, not the garbage collector
             referee, draw = Referee(game, self._findings, self._doing), random.Random(number)
             with suppress(GameRaised):
@@ -187,6 +199,8 @@ def main() -> None:
             probe.run(request["trace_only"])
         except UserError as error:
             findings.write(mistake=str(error))
+        except Exception as error:  # an attribute or an answer of a kind that nobody thought of
+            findings.fail("no-exception", in_short(error))
         findings.write(done=True)
 
 

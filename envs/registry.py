@@ -130,6 +130,9 @@ def attribute_problems(game: TextEnv) -> dict[str, str]:
         must["default_action"] = default, "one of its actions"
     if not isinstance(limit, int) or limit < 1:
         must["max_turns"] = limit, "a whole number from 1"
+    synonyms = game.synonyms
+    if not (isinstance(synonyms, dict) and all(isinstance(text, str) for pair in synonyms.items() for text in pair)):
+        must["synonyms"] = synonyms, "other spellings with the actions' names, {} for none"
     if not isinstance(achievements, tuple) or not all(isinstance(name, str) for name in achievements):
         must["achievements"] = achievements, "a tuple of names"
     elif len(set(achievements)) < len(achievements):  # one unlocked would count twice

@@ -55,6 +55,17 @@ class MakerRaises(Sound):
         raise OSError("no display")
 
 
+class Alone(Sound):
+    """made"""
+
+    instances = 0
+
+    def __init__(self):
+        Alone.instances += 1
+        if Alone.instances > 1:
+            raise OSError("address already in use")
+
+
 class NoActions(Sound):
     """actions"""
 
@@ -202,6 +213,12 @@ class Raises(Sound):
         if self.place > 3:
             raise ValueError("fell off\nthe \x1b[31mpath")
         return super().step(action)
+
+
+class OddSynonyms(Sound):
+    """synonyms"""
+
+    synonyms = None
 
 
 class Hangs(Sound):

@@ -167,6 +167,8 @@ def test_a_game_error_is_a_users_mistake():
         ("default_action", "rigth", "one of its actions"),
         ("max_turns", None, "a whole number from 1"),
         ("max_turns", 0, "a whole number from 1"),
+        ("synonyms", None, "other spellings"),
+        ("synonyms", {"hi": 3}, "other spellings"),
         ("achievements", "sapling", "a tuple of names"),
         ("achievements", ("sapling", 1), "a tuple of names"),
         ("achievements", ("sapling", "stone", "sapling"), "a tuple of names, each once"),
