@@ -1,6 +1,7 @@
 """Games in files: FILE.py:OBJECT is loaded by whoever names it, the same in every process."""
 
 import os
+import sys
 from pathlib import Path
 
 import broken_games
@@ -107,6 +108,8 @@ def test_a_file_is_run_once_and_files_of_one_name_are_told_apart(folder):
     other.write_text(GAME.replace('word="hi"', 'word="other"') + "\nopen(__file__ + '.log', 'a').write('run ')\n")
     assert (first_scene(f"{other}:Tiny"), first_scene(f"{folder}/tiny.py:Tiny")) == ("oh other", "oh hi")
     first_scene(f"{other}:Tiny")
+    kinds = [type(envs.make(f"{file}:Tiny")) for file in (other, folder / "tiny.py")]
+    assert [sys.modules[kind.__module__].Tiny for kind in kinds] == kinds
     assert Path(f"{other}.log").read_text() == "run "
 
 
@@ -144,6 +147,7 @@ def test_a_file_that_failed_is_read_again(folder):
     file.write_text("1 / 0")
     with pytest.raises(GameError):
         envs.check(f"{file}:Tiny")
+    assert not [name for name in sys.modules if "_late_" in name]
     file.write_text(GAME)
     assert first_scene(f"{file}:Tiny") == "oh hi"
 
