@@ -213,7 +213,8 @@ class GameSlot:
             running = self._replay(state["played"])
         except UserError:
             raise
-        except GAME_ERRORS:
+        except GAME_ERRORS as error:
+            faults.log(fault_of(error, *OWN_FILES), f"{self.game_id}, replay of seed {state['seed']}")
             self.close()
             running = False
         if not running:

@@ -14,6 +14,9 @@ from agentrl.workers import WorkerPool
 class GameMaker:
     """Calling it makes a new game of the config.
 
+    Attributes:
+        pool: the worker processes; None where games are played at home.
+
     Raises:
         UserError: worker processes cannot find the game.
     """
@@ -25,22 +28,22 @@ class GameMaker:
                 f"other process knows it; name it FILE.py:CLASS, give it an entry point, or play it at home with 0"
             )
         self._game = config.game
-        self._pool = WorkerPool(config.workers) if config.workers.processes else None
+        self.pool = WorkerPool(config.workers) if config.workers.processes else None
 
     def __call__(self) -> TextEnv:
-        if self._pool:
-            return self._pool.open(self._game.id, self._game.options)
+        if self.pool:
+            return self.pool.open(self._game.id, self._game.options)
         return envs.make(self._game.id, **self._game.options)
 
     @property
     def replaced(self) -> int:
         """Worker processes that had to be replaced so far."""
-        return self._pool.replaced if self._pool else 0
+        return self.pool.replaced if self.pool else 0
 
     def close(self) -> None:
         """End the worker processes; they start again when a game is made."""
-        if self._pool:
-            self._pool.close()
+        if self.pool:
+            self.pool.close()
 
 
 def check_game(config: GameConfig) -> None:

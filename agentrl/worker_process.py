@@ -14,6 +14,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from traceback import format_exception
 from typing import Any, BinaryIO
@@ -32,6 +33,8 @@ ATTRIBUTES = ("actions", "default_action", "max_turns", "mission", "synonyms", "
 """What a game says of itself; sent when it changed."""
 
 PR_SET_PDEATHSIG = 1
+
+_encode = json.JSONEncoder(default=str).encode
 
 OWN_FILES = (__file__, answers.__file__)
 
@@ -63,7 +66,7 @@ class Games:
 
     def __init__(self) -> None:
         self._games: dict[int, TextEnv] = {}
-        self._told: dict[int, str] = {}
+        self._told: dict[int, dict[str, Any]] = {}
         self._players: dict[int, ScriptedPlayer] = {}
 
     def answer(self, request: dict[str, Any]) -> bytes:
@@ -137,10 +140,9 @@ class Games:
     def _attributes(self, number: int) -> dict[str, Any]:
         game = self._games[number]
         attributes = {name: getattr(game, name) for name in ATTRIBUTES}
-        text = json.dumps(attributes, default=str)
-        if self._told.get(number) == text:
+        if self._told.get(number) == attributes:
             return {}
-        self._told[number] = text
+        self._told[number] = deepcopy(attributes)
         return {"attributes": attributes}
 
 
@@ -159,7 +161,7 @@ def _receive(stream: BinaryIO) -> dict[str, Any] | None:
 
 def payload(content: dict[str, Any]) -> bytes:
     """The object as JSON. Raises ValueError and TypeError for what JSON cannot say, or what is too long."""
-    text = json.dumps(content, default=str).encode()
+    text = _encode(content).encode()
     if len(text) > MOST_BYTES:
         raise ValueError(f"an answer of {len(text):,} bytes; at most {MOST_BYTES:,}")
     return text

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentrl.config import WorkersConfig
 from agentrl.errors import UserError, one_line
-from agentrl.faults import GameFault
+from agentrl.faults import GameFault, log
 from agentrl.worker_game import Job, WorkerGame
 from agentrl.worker_handle import NO_ANSWER, Broken, WorkerHandle
 
@@ -79,6 +79,10 @@ class WorkerPool:
                 job.fault = GameFault("crashed", "the workers were closed")
             seat.jobs.clear()
         _end(self._running, os.getpid())
+
+    def pids(self) -> list[int]:
+        """Ids of the processes that are running."""
+        return [handle.pid for handle in list(self._running)]
 
     def seat(self, game: WorkerGame) -> Seat:
         """Give the game a place where the fewest are."""
@@ -244,13 +248,15 @@ class WorkerPool:
                 raise UserError(f"a worker process does not start: {reason}: {one_line(handle.printed[-500:])}")
         elif jobs and guilty is None:
             guilty = jobs[0].game
+        fault = GameFault(kind, reason, handle.printed)
         if guilty:
-            guilty.fault = GameFault(kind, reason, handle.printed)
-        for job in jobs:
-            if job.game is None or job.replay or job.op == "close":
-                continue
+            guilty.fault = fault
+        asked = [job for job in jobs if job.game and job.op != "close" and not job.replay]
+        if not any(job.game is guilty for job in asked):  # its slot will not tell
+            log(fault, "a worker process, between turns")
+        for job in asked:
             if job.game is guilty:
-                job.fault = guilty.fault
+                job.fault = fault
             else:
                 self.send(job)
 

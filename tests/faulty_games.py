@@ -28,6 +28,13 @@ def _grow() -> None:
         time.sleep(0.001)
 
 
+def _orphan() -> None:
+    """Leave a process behind that holds all that this one had open."""
+    if os.fork():
+        os._exit(3)
+    time.sleep(FOREVER)
+
+
 def _raise(error: BaseException) -> None:
     raise error
 
@@ -43,6 +50,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "sys.exit": lambda: sys.exit(3),
     "interrupt": lambda: _raise(KeyboardInterrupt()),
     "os._exit": lambda: os._exit(3),
+    "orphan": _orphan,
     "sigkill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "segfault": lambda: ctypes.string_at(0),
     "abort": os.abort,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ GAME = f"{Path(faulty_games.__file__)}:Faulty"
 
 CRASHES = {
     "os._exit": "its process left with status 3",
+    "orphan": "its process left with status 3",
     "sigkill": "its process was killed by SIGKILL",
     "segfault": "its process was killed by SIGSEGV",
     "close the pipe": "its process left with status 1",
@@ -203,7 +205,7 @@ def test_c18_a_game_that_crashes_ends_its_turn_and_nothing_else(pool: WorkerPool
     assert flat.reply_lengths_N[flat.error_N] == 0
 
 
-@pytest.mark.parametrize("fault", ["sleep", "spin", "stop"])
+@pytest.mark.parametrize("fault", ["sleep", "spin", pytest.param("stop", marks=pytest.mark.slow)])
 def test_c19_a_game_that_hangs_is_given_up(pool: WorkerPool, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     away, home = both(pool, {"fault": fault, "every": 4})[0], both(pool, {})[1]
     began = time.monotonic()
@@ -212,7 +214,7 @@ def test_c19_a_game_that_hangs_is_given_up(pool: WorkerPool, fault: str, caplog:
     assert innocent(turns, episodes) == innocent(*play([home] * 3, 9))
     assert [turn.error for turn in turns if turn.error] == ["hung: no answer within workers.step_seconds = 1"]
     if fault != "stop":
-        assert "faulty_games.py" in caplog.text  # where it was
+        assert "in _go_wrong" in caplog.text  # where it was
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("os._exit", "crashed"), ("sleep", "hung")])
@@ -321,6 +323,30 @@ def test_a_process_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch
 
 
 # What is left behind
+
+
+def groups() -> set[int]:
+    """Process groups that live, zombies apart."""
+    stats = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            stats.append(path.read_text().rpartition(")")[2].split())
+    return {int(fields[2]) for fields in stats if fields[0] != "Z"}
+
+
+def test_what_a_game_started_ends_with_its_process(pool: WorkerPool) -> None:
+    game = pool.open(GAME, {"fault": "orphan"})
+    game.reset(seed=1)
+    assert game.seat.handle is not None
+    group = game.seat.handle.pid
+    game.step("red")
+    assert group in groups()
+    with pytest.raises(GameFault, match="status 3"):
+        game.step("red")
+    deadline = time.monotonic() + 5
+    while group in groups() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert group not in groups()
 
 
 def children() -> list[int]:

@@ -69,9 +69,9 @@ class KillWorkers(Callback):
     """Kills every worker while the weights are updated: no game is being played."""
 
     def on_batch(self, trainer: Any, turns: Any) -> None:
-        for seat in trainer.parts.games.maker._pool._seats:
-            os.kill(seat.handle.pid, signal.SIGKILL)
-            assert seat.handle.wait(5.0)
+        for pid in trainer.parts.games.maker.pool.pids():
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def test_c18_workers_killed_between_turns_change_no_bit(tmp_path: Path, model: str, at_home: dict[str, Any]) -> None:
