@@ -45,6 +45,7 @@ class TextEnv(gymnasium.Env[Observation, str]):
         mission: the goal of this episode, "" where a game has none.
         synonyms: other spelling (lower case) -> action name.
         achievements: names of what an episode can unlock, () where a game has none.
+        one_level: every seed begins the same episode, and nothing is left to chance: a fixed map.
 
     `info["legal_actions"]` may narrow a turn to a subset of the actions. At an episode's end `info["success"]` (bool,
     or None where the word has no meaning) and `info["progression"]` (in [0, 1]) are set by the game, never guessed;
@@ -58,6 +59,7 @@ class TextEnv(gymnasium.Env[Observation, str]):
     mission: str = ""
     synonyms: dict[str, str] = {}
     achievements: tuple[str, ...] = ()
+    one_level: bool = False
 
     observation_space: spaces.Space[Any] = spaces.Dict(
         scene=spaces.Text(min_length=0, max_length=100_000, charset=PRINTABLE),

@@ -196,6 +196,12 @@ class OneLevel(Sound):
         return super().reset(seed=5)
 
 
+class OneLevelBySaying(OneLevel):
+    """seeds-differ, but for its word"""
+
+    one_level = True
+
+
 class DeafToSeeds(Sound):
     """reset-seed"""
 
