@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import random
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,7 +37,7 @@ CHECK_OF = {
 KEPT_GAMES, CLOSED_GAMES = 2, 5
 """Games that are opened and closed to see what stays open: the first ones may open what all of them share."""
 
-RELEASE_SECONDS = 2.0
+RELEASE_SECONDS = 1.0
 """A thread or a process may take that long to end."""
 
 DOING = 200
@@ -182,6 +183,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     request = json.loads((folder / "request.json").read_text())
     faulthandler.enable()  # SIGABRT shows where a step hangs
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     doing = os.open(folder / "doing", os.O_WRONLY | os.O_CREAT)
     count = 0
 

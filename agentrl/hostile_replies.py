@@ -36,10 +36,11 @@ NASTY = (
 def replies(actions: Sequence[str], count: int = COUNT) -> Iterator[str]:
     """The same replies each time. One in five names one of `actions`: the game moves on. One in fifty is long."""
     draw = random.Random(0)
+    long = "x" * LONG, _letters(draw, LONG, 0x20, 0x2FFF)
     names = list(actions) or ["look"]
     for number in range(count):
         if number % 50 == 49:
-            yield (number // 50 % 2 and "x" * LONG) or _letters(draw, LONG, 0x20, 0x2FFF)
+            yield long[number // 50 % 2]
         elif number % 5 == 0:
             yield draw.choice(("{}", "ACTION: {}", "I think so.\n**Action:** {}.")).format(draw.choice(names))
         elif number % 5 == 1:
