@@ -7,6 +7,7 @@ from pathlib import Path
 
 import broken_games
 import pytest
+from fresh_python import told
 from rich.console import Console
 
 from agentrl import hostile_replies
@@ -165,3 +166,17 @@ def test_traces_tell_where_they_part():
 def test_the_docs_list_every_check():
     docs = (FILE.parents[2] / "docs" / "games.md").read_text()
     assert all(f"| `{name}` | {what} |" in docs for name, what in CHECKS.items())
+
+
+def test_a_file_that_hangs_while_it_is_loaded_is_told(tmp_path):
+    (tmp_path / "stuck.py").write_text("while True:\n    pass\n")
+    found = {result.check: result for result in check_env(f"{tmp_path}/stuck.py:Game", {}, call_seconds=2.0)}
+    assert found["no-hang"].state == FAILED
+    assert "import" in found["no-hang"].reason
+    assert {result.state for result in found.values()} == {FAILED, NOT_RUN}
+
+
+def test_no_model_library_is_loaded():
+    modules = "check_env, env_probe, env_trials, new_game, prompt_tokens, game_list, cli_games"
+    script = f"import sys; from agentrl import {modules}; print({{'torch', 'transformers'}} & set(sys.modules))"
+    assert told(script) == "set()\n"
