@@ -169,9 +169,9 @@ class WorkerHandle:
             time.sleep(0.005)
         return True
 
-    def kill(self) -> str:
-        """End the process and whatever it started; how it had ended by itself, "" if it had not."""
-        by_itself = self.ended()
+    def kill(self) -> int | None:
+        """End the process and whatever it started; the status it had ended with before, below 0 by a signal."""
+        before = self.ended()
         # Before it is waited for: until then nobody else can have its id.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -179,7 +179,7 @@ class WorkerHandle:
         self.read_output()
         self._pipe.close()
         self._stdout.close()
-        return _how(status) if by_itself else ""
+        return status if before else None
 
     @property
     def printed(self) -> str:
@@ -187,7 +187,7 @@ class WorkerHandle:
         return self._printed.decode(errors="replace")
 
 
-def _how(status: int) -> str:
+def how_it_ended(status: int) -> str:
     if status >= 0:
         return f"its process left with status {status}"
     try:

@@ -2,12 +2,14 @@
 
 A process holds several games and is asked by one at a time, in the order of the requests: when it dies, hangs or grows
 too large, the game that it was just playing is the guilty one (of memory: the one that took most). It breaks; the
-others are made anew in another process, from their seeds and actions. Whether a process was killed from outside or by
-its game cannot be told, so the game whose turn it was breaks then too; if none was being played, none does.
+others are made anew in another process, from their seeds and actions. Whether SIGKILL came from outside or from its
+game cannot be told, so the game whose turn it was breaks then too. If none was being played, none does; of a start, a
+reset or a replay, at which no turn is lost, a few in a row are taken to come from outside.
 """
 
 import os
 import selectors
+import signal
 import time
 import weakref
 from collections import deque
@@ -18,13 +20,15 @@ from agentrl.config import WorkersConfig
 from agentrl.errors import UserError, one_line
 from agentrl.faults import GameFault, log
 from agentrl.worker_game import Job, WorkerGame
-from agentrl.worker_handle import NO_ANSWER, Broken, WorkerHandle
+from agentrl.worker_handle import NO_ANSWER, Broken, WorkerHandle, how_it_ended
 
-START_TRIES = 5
-"""In a row. More than once only because processes may be killed from outside just then."""
+EXCUSED = 10
+"""Times in a row, with no turn played between, that SIGKILL may meet a process which is starting or replaying."""
 
 SECONDS_TO_CLOSE = 5.0
 """What all processes together have to close their games in, before they are killed."""
+
+BEGINNINGS = ("start", "make", "reset")
 
 LOOK_SECONDS = 0.1
 """Most time between two looks at a process that is waited for: whether it lives, how much memory it takes."""
@@ -36,6 +40,7 @@ class Seat:
     Attributes:
         waited: seconds that the oldest request was waited for. Time in which nobody waited does not count.
         resident: bytes of memory when it answered last.
+        excused: times that it was killed since it answered anything new.
     """
 
     def __init__(self) -> None:
@@ -44,7 +49,7 @@ class Seat:
         self.games: dict[int, WorkerGame] = {}
         self.waited = 0.0
         self.resident = 0
-        self.failed_starts = 0
+        self.excused = 0
 
 
 class WorkerPool:
@@ -176,15 +181,14 @@ class WorkerPool:
                 self._check(seat, seat.handle)
 
     def _limit(self, seat: Seat) -> float:
-        beginning = seat.jobs[0].op in ("start", "make", "reset")
-        return self.config.reset_seconds if beginning else self.config.step_seconds
+        return self.config.reset_seconds if seat.jobs[0].op in BEGINNINGS else self.config.step_seconds
 
     def _check(self, seat: Seat, handle: WorkerHandle) -> None:
         """Replace a process that takes too long or too much, or has ended though what it forked holds its pipe."""
         if handle.ended():
             self._take_in(seat, handle)
         elif seat.waited >= self._limit(seat):
-            field = "reset_seconds" if seat.jobs[0].op in ("start", "make", "reset") else "step_seconds"
+            field = "reset_seconds" if seat.jobs[0].op in BEGINNINGS else "step_seconds"
             handle.stack()
             self._replace(seat, "hung", f"no answer within workers.{field} = {self._limit(seat):g}")
         elif self._most_memory and (resident := handle.resident()) > self._most_memory:
@@ -206,10 +210,10 @@ class WorkerPool:
             self._replace(seat, "crashed", str(broken))
 
     def _take(self, seat: Seat, job: Job, answer: dict[str, Any], resident: int) -> None:
-        if job.game is None:
-            seat.failed_starts = 0
-        else:
+        if job.game:
             job.game.grown += resident - seat.resident
+            if not job.replay:
+                seat.excused = 0
         seat.resident = resident
         if self._most_memory and resident > self._most_memory and job.game:
             self._too_large(seat, resident)
@@ -237,15 +241,15 @@ class WorkerPool:
         jobs, seat.jobs = list(seat.jobs), deque()
         handle = self._release(seat)
         self._running.discard(handle)
-        how = handle.kill()
-        if how and kind == "crashed":
-            reason = how
+        status = handle.kill()
+        if kind == "crashed" and status is not None:
+            reason = how_it_ended(status)
         self.replaced += 1
-        if jobs and jobs[0].op == "start":
-            seat.failed_starts += 1
-            if seat.failed_starts >= START_TRIES:
-                seat.failed_starts = 0
-                raise UserError(f"a worker process does not start: {reason}: {one_line(handle.printed[-500:])}")
+        beginning = jobs and (jobs[0].replay or jobs[0].op in BEGINNINGS)
+        if beginning and status == -signal.SIGKILL and seat.excused < EXCUSED:
+            seat.excused += 1
+        elif jobs and jobs[0].game is None:
+            raise UserError(f"a worker process does not start: {reason}: {one_line(handle.printed[-500:])}")
         elif jobs and guilty is None:
             guilty = jobs[0].game
         fault = GameFault(kind, reason, handle.printed)

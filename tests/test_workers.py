@@ -276,6 +276,34 @@ def test_c18_a_process_killed_while_nobody_plays_breaks_no_game(pool: WorkerPool
     killed.close()
 
 
+def test_c18_a_process_killed_before_it_plays_is_replaced_without_a_word(pool: WorkerPool) -> None:
+    """At its start, and while it makes games anew."""
+    game = pool.open(GAME, {"pause": 0.05})
+    for _ in range(2):
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        game.begin_reset(1)
+    observation, _ = game.reset(seed=1)
+    assert observation == Faulty().reset(seed=1)[0]
+    for word in WORDS:
+        game.step(word)
+    handle = game.seat.handle
+    assert handle is not None
+    os.kill(handle.pid, signal.SIGKILL)
+    assert handle.wait(5.0)
+    game.begin_step("green")  # after three turns that are played anew
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    assert game.step("green")[0].scene.startswith("Turn 4.")
+    game.close()
+
+
+def test_c18_sigkill_at_every_reset_is_the_games_own(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentrl.workers.EXCUSED", 2)
+    replaced = pool.replaced
+    with pytest.raises(GameFault, match="crashed: its process was killed by SIGKILL"):
+        pool.open(GAME, {"fault": "sigkill", "at": 0}).reset(seed=1)
+    assert pool.replaced - replaced == 3
+
+
 def test_c18_a_game_that_does_not_replay_is_not_passed_off_as_the_same(pool: WorkerPool) -> None:
     game = pool.open(GAME, {"drift": True})
     game.reset(seed=1)
@@ -416,7 +444,12 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("how", "number"),
-    [("", None), ("raise RuntimeError", None), ("sys.exit(3)", None), ("time.sleep(99)", signal.SIGINT)],
+    [
+        ("", None),
+        pytest.param("raise RuntimeError", None, marks=pytest.mark.slow),
+        pytest.param("sys.exit(3)", None, marks=pytest.mark.slow),
+        ("time.sleep(99)", signal.SIGINT),
+    ],
     ids=["end", "error", "exit", "Ctrl-C"],
 )
 def test_games_are_closed_however_a_script_ends(tmp_path: Path, how: str, number: int | None) -> None:
