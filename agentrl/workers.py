@@ -155,12 +155,11 @@ class WorkerPool:
 
     def _go_on(self) -> None:
         """Wait until something happens, and see to it."""
-        asked = [seat for seat in self._seats if seat.jobs]
-        patience = min(LOOK_SECONDS, *(self._limit(seat) - seat.waited for seat in asked))
+        asked = [(seat, seat.jobs[0]) for seat in self._seats if seat.jobs]
+        patience = min(LOOK_SECONDS, *(self._limit(seat) - seat.waited for seat, _ in asked))
         began = time.monotonic()
         events = self._selector.select(max(0.0, patience))
         elapsed = time.monotonic() - began
-        heard = set()
         for key, mask in events:
             seat, handle = key.data
             if seat.handle is not handle:
@@ -173,10 +172,9 @@ class WorkerPool:
                 handle.flush()
                 self._watch(handle)
             if mask & selectors.EVENT_READ:
-                heard.add(seat)
                 self._hear(seat, handle)
-        for seat in asked:
-            if seat.handle and seat.jobs and seat not in heard:
+        for seat, oldest in asked:
+            if seat.handle and seat.jobs and seat.jobs[0] is oldest:
                 seat.waited += elapsed
                 self._check(seat, seat.handle)
 

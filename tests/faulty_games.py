@@ -35,6 +35,15 @@ def _orphan() -> None:
     time.sleep(FOREVER)
 
 
+def _drip() -> None:
+    """An answer that begins, and comes byte by byte for ever."""
+    (pipe,) = (fd for fd in range(3, 1000) if _is_socket(fd))
+    os.write(pipe, (2**20).to_bytes(4, "big") + bytes(8))
+    while True:
+        os.write(pipe, b" ")
+        time.sleep(0.02)
+
+
 def _raise(error: BaseException) -> None:
     raise error
 
@@ -60,6 +69,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "memory": _grow,
     "close the pipe": lambda: os.closerange(3, 1000),
     "garbage in the pipe": lambda: [os.write(fd, b"\xff" * 64) for fd in range(3, 1000) if _is_socket(fd)],
+    "drip": _drip,
 }
 
 

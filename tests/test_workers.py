@@ -205,7 +205,7 @@ def test_c18_a_game_that_crashes_ends_its_turn_and_nothing_else(pool: WorkerPool
     assert flat.reply_lengths_N[flat.error_N] == 0
 
 
-@pytest.mark.parametrize("fault", ["sleep", "spin", pytest.param("stop", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fault", ["sleep", "spin", "drip", pytest.param("stop", marks=pytest.mark.slow)])
 def test_c19_a_game_that_hangs_is_given_up(pool: WorkerPool, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     away, home = both(pool, {"fault": fault, "every": 4})[0], both(pool, {})[1]
     began = time.monotonic()
