@@ -3,11 +3,11 @@
 All maps are flat arrays of `SIDE` * `SIDE` cells, the world with a border of one cell around it: no index runs out.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from crafter import constants
 from numba import njit
 
 from agentrl.envs.crafter_world import AREA
@@ -17,16 +17,41 @@ STEPS = (-SIDE, SIDE, -1, 1)
 """What a step west, east, north and south adds to a cell's index."""
 LAVA, BARRED, FREE = -1, 0, 1
 """Costs with a meaning of their own: never to be walked towards; may be faced, not entered; one turn."""
-CLEAR, THERE, NOWHERE = 4, 5, -1
+CLEAR, THERE, NOWHERE = 4, 5, 6
 """What `first_turn` advises beside the four steps: act on what is faced, all is done, there is no way."""
 
 Cells = np.ndarray[Any, np.dtype[Any]]
 """(SIDE * SIDE,), of costs or of truth."""
 
+ANYWHERE: Cells = np.ones(SIDE * SIDE, dtype=bool)
+
+Place = TypeVar("Place", int, np.ndarray[Any, np.dtype[Any]])
+"""One cell's index, or many."""
+
 
 def cell(pos: Any) -> int:
     """The index of a position in the world."""
     return (int(pos[0]) + 1) * SIDE + int(pos[1]) + 1
+
+
+def cells_of(places: Iterable[int]) -> Cells:
+    """Where some cells are."""
+    cells = np.zeros(SIDE * SIDE, dtype=bool)
+    cells[list(places)] = True
+    return cells
+
+
+def far(place: Place, other: int) -> Place:
+    """Steps between two cells, if nothing is in the way."""
+    (x, y), (other_x, other_y) = divmod(place, SIDE), divmod(other, SIDE)
+    return abs(x - other_x) + abs(y - other_y)
+
+
+def borders(a: Place, b: Place) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Of two cells in a row, `b` east or south of `a`: the four cells at their sides, and the two at their ends."""
+    along = b - a
+    across = SIDE + 1 - along
+    return (a - across, a + across, b - across, b + across), (a - along, b + along)
 
 
 def flat(world_map: Cells) -> Cells:
@@ -51,7 +76,7 @@ def around(cells: Cells) -> Cells:
 
 
 @njit(cache=True)
-def first_turn(costs: Cells, start: int, facing: int, stand: Cells, ahead: Cells) -> tuple[int, int]:
+def first_turn(costs: Cells, start: int, facing: int, stand: Cells, ahead: Cells) -> int:
     """The cheapest way to stand on one of `stand` facing one of `ahead` (Dijkstra over cells and directions).
 
     A free cell is faced by coming towards it, any other by walking against it.
@@ -61,7 +86,7 @@ def first_turn(costs: Cells, start: int, facing: int, stand: Cells, ahead: Cells
         facing: 0 to 3, as in `STEPS`.
 
     Returns:
-        turns until then, and what to do first: a step (0 to 3), CLEAR or THERE; (0, NOWHERE) if there is no way.
+        what to do first: a step (0 to 3), CLEAR, THERE or NOWHERE.
     """
     steps = (-SIDE, SIDE, -1, 1)
     first = 4 * start + facing
@@ -76,11 +101,11 @@ def first_turn(costs: Cells, start: int, facing: int, stand: Cells, ahead: Cells
         here, looks = state // 4, state % 4
         if stand[here] and ahead[here + steps[looks]]:
             if state == first:
-                return 0, THERE
+                return THERE
             while came[state] != first:
                 state = came[state]
             moves = state // 4 != start
-            return spent, CLEAR if moves and costs[state // 4] > FREE else state % 4
+            return CLEAR if moves and costs[state // 4] > FREE else state % 4
         for way in range(4):
             there = here + steps[way]
             cost = costs[there]
@@ -94,10 +119,4 @@ def first_turn(costs: Cells, start: int, facing: int, stand: Cells, ahead: Cells
                 turns[after] = spent + more
                 came[after] = state
                 heappush(heap, (spent + more, after))
-    return 0, NOWHERE
-
-
-DIGGING = {material: 2 for material in constants.collect if material not in ("water", "grass")}
-"""Turns to enter a cell of a material that can be taken away: one to take it, one to step."""
-BRIDGING = 3
-"""Turns to enter water: a stone put there, taken away, and the step."""
+    return NOWHERE
