@@ -15,7 +15,7 @@ from agentrl import answers, faults
 from agentrl.engines.base import Reply
 from agentrl.envs import TextEnv
 from agentrl.errors import UserError
-from agentrl.faults import PROMPT_TOO_LONG, fault_of
+from agentrl.faults import PROMPT_TOO_LONG, GameFault, fault_of
 from agentrl.memory import Memory, PastTurn
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
@@ -192,6 +192,8 @@ class GameSlot:
     def prompt_too_long(self) -> tuple[Turn, Episode]:
         """The turn that cannot be played because its prompt, alone, is over budget (`self.overflow`)."""
         turn = self._new_turn()
+        why = f"no past turn, and still over prompt.max_prompt_tokens = {self.prompter.budget}: raise it"
+        faults.log(GameFault(PROMPT_TOO_LONG, why), f"{self.game_id}, seed {self.seed}, turn {turn.turn}")
         return turn, self._broken(turn, PROMPT_TOO_LONG)
 
     @property

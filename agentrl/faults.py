@@ -29,7 +29,7 @@ class GameFault(Exception):
     """A game broke.
 
     Attributes:
-        kind: one of KINDS.
+        kind: one of KINDS, or PROMPT_TOO_LONG.
         reason: one line.
         trace: what is known of where it happened; several lines, or "".
     """

@@ -6,10 +6,17 @@ from typing import Any
 import pytest
 from games import Echo, make_slot, reply, right
 
+from agentrl import faults
 from agentrl.episode import RESET_TRIES, Episode, GameBroken, GameSlot
 from agentrl.errors import UserError
 from agentrl.memory import PastTurn
 from agentrl.records import Turn
+
+
+@pytest.fixture(autouse=True)
+def fresh_log() -> None:
+    faults._told.clear()
+
 
 WRONG = {"red": "green", "green": "blue", "blue": "red"}
 
@@ -138,13 +145,14 @@ def test_free_text_is_judged_by_the_game() -> None:
     assert (turn.valid, turn.action, turn.reward) == (True, "say something else", 0.0)
 
 
-def test_c22_a_prompt_over_budget_is_an_error_turn() -> None:
+def test_c22_a_prompt_over_budget_is_an_error_turn(caplog: pytest.LogCaptureFixture) -> None:
     slot = begun(options={"growth": 40}, prompt={"max_prompt_tokens": 100})
     turn, episode = play(slot)
     assert (turn.error, slot.overflow) == (None, True)
     assert episode is None
     turn, episode = slot.prompt_too_long()
     assert (turn.error, turn.finish_reason, turn.turn, turn.reward) == ("prompt_too_long", "error", 1, 0.0)
+    assert "over prompt.max_prompt_tokens = 100: raise it" in caplog.text
     assert turn.reply_ids == []
     assert len(turn.prompt_ids) == 100  # its tail: good for a value
     assert episode is not None
