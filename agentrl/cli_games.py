@@ -1,4 +1,4 @@
-"""The commands about games: `agentrl play | games | new-game | check-env`.
+"""The commands about games: `agentrl play | games | new-game | check-env | check-golden`.
 
 As in `agentrl.cli`, what is heavy is imported inside the commands.
 """
@@ -134,3 +134,18 @@ def check_env(
     print_results(config.game.id, results, Console())
     if any(result.state == FAILED for result in results):
         raise typer.Exit(1)
+
+
+@commands.command("check-golden", epilog=examples("agentrl check-golden recordings/*.jsonl"))
+def check_golden(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings, as docs/games.md describes them.")
+    ],
+) -> None:
+    """Replay recorded episodes through our games, and say row by row whether anything came out otherwise.
+
+    One line a file. Exit status 1 if there was a difference, 2 if a file is no recording.
+    """
+    from agentrl.golden.check import check_all
+
+    raise typer.Exit(check_all(files))

@@ -12,8 +12,8 @@ from agentrl.envs.babyai_levels import MINIGRID_LEVELS, TASKS, make_level
 from agentrl.envs.babyai_player import NAMES, BotPlayer
 from agentrl.envs.babyai_text import describe
 from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
-from agentrl.envs.errors import GameError, unknown
-from agentrl.envs.options import whole_number
+from agentrl.envs.errors import GameError
+from agentrl.envs.options import choice, whole_number
 from agentrl.envs.registry import GameSpec
 
 ACTIONS = {name: action for action, name in NAMES.items()}
@@ -29,6 +29,7 @@ class BabyAI(TextEnv):
         task: one of `TASKS`, or the id of one of minigrid's levels (`MINIGRID_LEVELS`).
         num_dists: objects that the mission does not need; for `TASKS` only, minigrid's levels have their own number.
         reward: at success `native` pays 1 - 0.9 * turns / max_turns, `binary` pays 1; nothing before.
+        compat: `balrog` is the original to the letter: no synonyms, and success in the last turn is truncated, too.
 
     An action that is not among `actions` plays `default_action`.
     """
@@ -68,13 +69,14 @@ class BabyAI(TextEnv):
         "open the door": "toggle",
     }
 
-    def __init__(self, task: str, num_dists: int = 0, reward: str = "native") -> None:
-        if reward not in REWARDS:
-            raise unknown("game.options.reward", str(reward), "there is no such reward", REWARDS)
+    def __init__(self, task: str, num_dists: int = 0, reward: str = "native", compat: str | None = None) -> None:
         if whole_number("num_dists", num_dists, 0, MOST_DISTRACTORS) and task not in TASKS:
             field = f"game.options.num_dists = {num_dists!r}"
             raise GameError(f"{field}: {task} sets its own number of distractors; leave the option out")
-        self.reward = reward
+        self.reward = choice("reward", reward, REWARDS)
+        self._original = choice("compat", compat, (None, "balrog")) == "balrog"
+        if self._original:
+            self.synonyms = {}
         self.level = make_level(task, num_dists)
         self.level.gen_obs = dict  # type: ignore[method-assign]  # the encoded view is most of minigrid's time
         # The limit depends on the mission: one is drawn for its sake, so that `max_turns` is there before `reset`.
@@ -100,7 +102,7 @@ class BabyAI(TextEnv):
             raise ResetNeeded("the episode is over, or none was begun: call reset() before step()")
         self._last_action = ACTIONS.get(action, ACTIONS[self.default_action])
         _, native, terminated, late, _ = self.level.step(self._last_action)
-        truncated = late and not terminated
+        truncated = late and (self._original or not terminated)
         self._over = terminated or truncated
         # A level ends by failure too (a wrong object in strict ones). It pays at success alone, never less than 0.1.
         success = terminated and float(native) > 0

@@ -11,7 +11,7 @@ from agentrl.envs.crafter_player import SurvivalPlayer
 from agentrl.envs.crafter_text import ITEMS, SceneOptions, scene, status
 from agentrl.envs.crafter_world import Simulation
 from agentrl.envs.errors import GameError, unknown
-from agentrl.envs.options import switch, whole_number
+from agentrl.envs.options import choice, switch, whole_number
 from agentrl.envs.registry import GameSpec
 
 MOST_TURNS = 10_000
@@ -90,13 +90,13 @@ class Crafter(TextEnv):
         render_mode: str | None = None,
     ) -> None:
         self.max_turns = whole_number("max_turns", max_turns, 1, MOST_TURNS)
-        original = _choice("compat", compat, (None, "balrog")) == "balrog"
-        night_rng = _choice("night_rng", night_rng, (None, *NIGHT_PICTURES)) or ("balrog" if original else "isolated")
-        self.render_mode = _choice("render_mode", render_mode, (None, "rgb_array"))
+        original = choice("compat", compat, (None, "balrog")) == "balrog"
+        night_rng = choice("night_rng", night_rng, (None, *NIGHT_PICTURES)) or ("balrog" if original else "isolated")
+        self.render_mode = choice("render_mode", render_mode, (None, "rgb_array"))
         self.simulation = Simulation(NIGHT_PICTURES[night_rng])
         if original:
             self.synonyms = {}
-        self._skips_sleep = _choice("sleep", sleep, ("step", "skip")) == "skip"
+        self._skips_sleep = choice("sleep", sleep, ("step", "skip")) == "skip"
         self._scene_options = SceneOptions(
             switch("precise_location", precise_location),
             switch("unique_items", unique_items),
@@ -155,12 +155,6 @@ class Crafter(TextEnv):
     def _observe(self) -> Observation:
         world, player = self.simulation.world, self.simulation.player
         return Observation(scene(world, player, self._scene_options), status(player.inventory))
-
-
-def _choice(option: str, value: str | None, known: Collection[str | None]) -> str | None:
-    if value not in known:
-        raise unknown(f"game.options.{option}", str(value), "there is no such choice", [name for name in known if name])
-    return value
 
 
 def _kinds(option: str, value: Collection[str]) -> frozenset[str]:

@@ -26,6 +26,11 @@ NIGHT_NOISE = (PICTURE // VIEW[0] * VIEW[0]) * (PICTURE // VIEW[1] * (VIEW[1] - 
 """Random numbers that one picture consumes while daylight is below 0.5: one for each pixel of the world it shows."""
 
 
+def world_seed(seed: int, episode: int = 1) -> int:
+    """What seeds the random numbers of the package's `episode`-th world of a seed."""
+    return hash((seed, episode)) % (2**31 - 1)
+
+
 class InOrder(dict[Any, None]):
     """A set that remembers the order of arrival, as far as a chunk needs one."""
 
@@ -67,8 +72,12 @@ class Simulation(crafter.Env):
 
     def begin(self, seed: int, episode: int = 1) -> None:
         """The package's `episode`-th world of a seed, before any step."""
+        self.begin_world(world_seed(seed, episode))
+
+    def begin_world(self, world_seed: int) -> None:
+        """The world that this seed of its own random numbers makes, before any step."""
         self._step = 0
-        self._world.reset(seed=hash((seed, episode)) % (2**31 - 1))
+        self._world.reset(seed=world_seed)
         self._update_time()
         self._player = objects.Player(self._world, (AREA[0] // 2, AREA[1] // 2))
         self._last_health: int = self._player.health

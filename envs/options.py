@@ -1,6 +1,19 @@
 """Values of a game's options, checked: what the games' constructors share."""
 
-from agentrl.envs.errors import GameError
+from collections.abc import Collection
+from typing import TypeVar
+
+from agentrl.envs.errors import GameError, unknown
+
+Name = TypeVar("Name", bound=str | None)
+
+
+def choice(option: str, value: Name, known: Collection[Name]) -> Name:
+    """`value`, if it is one of `known`; else a GameError."""
+    if value not in known:
+        names = [str(name) for name in known if name is not None]
+        raise unknown(f"game.options.{option}", str(value), "there is no such choice", names)
+    return value
 
 
 def whole_number(option: str, value: int, least: int, most: int) -> int:

@@ -1,0 +1,1 @@
+"""Recordings of games replayed through ours: `agentrl check-golden`."""
