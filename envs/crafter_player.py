@@ -125,19 +125,16 @@ class SurvivalPlayer:
         self._costs = self._prices()[self._ground]
         self._creatures: dict[type, list[int]] = {}
         self._ripe: list[int] = []
+        self._fences: list[int] = []
         for thing in self._world.objects:
             if thing is not self._player:
                 self._creatures.setdefault(type(thing), []).append(at := cell(thing.pos))
                 self._costs[at] = HITS.get(type(thing), BARRED)
-                if isinstance(thing, objects.Plant):
-                    self._look_at_plant(at, thing.ripe)
-
-    def _look_at_plant(self, at: int, ripe: bool) -> None:
-        """The fence of one that grows is in nobody's way."""
-        if ripe:
-            self._ripe.append(at)
-        else:
-            self._costs[[at + step for step in STEPS if not self._is_open(at + step)]] = BARRED
+                if isinstance(thing, objects.Plant) and thing.ripe:
+                    self._ripe.append(at)
+                elif isinstance(thing, objects.Plant):
+                    self._fences += [at + step for step in STEPS if not self._is_open(at + step)]
+        self._costs[self._fences] = BARRED
 
     def _prices(self) -> Cells:
         """Material number -> turns to enter it, with the tools at hand."""
@@ -294,7 +291,9 @@ class SurvivalPlayer:
         for tool, count in info["require"].items():
             if self._has[tool] < count:
                 return self._make(tool)
-        return self._go("Do", self._of(material))
+        sources = self._of(material)
+        sources[self._fences] = False
+        return self._go("Do", sources)
 
     def _make(self, tool: str) -> str | None:
         """Make a tool where its stations are; the first that stands nowhere, or not beside the others, is placed."""
@@ -327,7 +326,9 @@ class SurvivalPlayer:
         nearest = min(plants, key=lambda place: far(place, self._here), default=None)
         if nearest is None or far(nearest, self._here) > NEAR:
             return self._stock("stone") or self._place("plant")
-        return self._with(constants.place["stone"], lambda: self._shut([nearest + step for step in STEPS]))
+        sides = [nearest + step for step in STEPS]
+        missing = sum(self._is_open(place) for place in sides) - self._has["stone"]
+        return self._get("stone") if missing > 0 else self._shut(sides)
 
     def _wait_for_plant(self) -> str | None:
         plants = self._creatures.get(objects.Plant, [])

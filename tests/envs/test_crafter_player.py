@@ -216,8 +216,8 @@ def test_tools_are_made_from_the_ground_up():
     game, simulation = started()
     clear(simulation)
     simulation._balance_chunk = lambda *_: None
-    for at, material in enumerate(["tree"] * 9 + ["stone"] * 14 + ["coal"] * 2 + ["iron"] * 2 + ["diamond", "water"]):
-        simulation.world[24 + at % 8 * 2, 26 + at // 8 * 2] = material
+    for at, material in enumerate(["tree"] * 9 + ["stone"] * 30 + ["coal"] * 2 + ["iron"] * 2 + ["diamond", "water"]):
+        simulation.world[24 + at % 9 * 2, 24 + at // 9 * 2] = material
     _, info = played(game, game.scripted_player(), 400)
     made = {name for name in info["achievements"] if name.startswith(("make", "place", "collect"))}
     assert len(made) == 16
