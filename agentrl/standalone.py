@@ -1,6 +1,7 @@
 """A model without a run around it: scored on held-out episodes, or fine-tuned on those of a scripted player."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +51,31 @@ def imitate_player(config: Config, out: Path) -> dict[str, Any]:
         raise UserError("imitation.episodes = 0: nothing to imitate; give --imitation.episodes=N")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise UserError(f"{out} is in use: choose another folder with --out, or remove it")
+    with _new_folder(out):
+        parts = _parts(config, config.model.path)
+        with closing(parts.games):
+            figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
+            save_policy(parts.model, parts.tokenizer, out)
+            if config.evaluation.episodes:
+                figures[config.game.id] = _score(parts, "after imitation")
+    return {"model": str(out), **figures}
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[None]:
+    """Make a folder before hours are spent on what goes there; it is gone again if nothing comes of it."""
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}; choose another folder with --out") from error
-    parts = _parts(config, config.model.path)
-    with closing(parts.games):
-        figures: dict[str, Any] = {"imitation": warm_start(parts, config)}
-        save_policy(parts.model, parts.tokenizer, out)
-        if config.evaluation.episodes:
-            figures[config.game.id] = _score(parts, "after imitation")
-    return {"model": str(out), **figures}
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # not empty: something came of it
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 def _parts(config: Config, path: str | Path | None) -> Parts:

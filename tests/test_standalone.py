@@ -97,3 +97,14 @@ def test_a_folder_that_cannot_be_written_shows_before_the_work(recipe):
     Path("file").touch()
     with pytest.raises(UserError, match=r"file/warm cannot be written: .*--out"):
         imitate_player(load_config(recipe, ["--imitation.episodes=1", "--model.path=nowhere"]), Path("file/warm"))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_imitate_leaves_no_folder_behind_that_it_made_for_nothing(recipe, kept):
+    """A game without a scripted player shows only when it is asked to play; a folder that was there stays."""
+    if kept:
+        Path("models/warm").mkdir(parents=True)
+    overrides = ["--game.id=fake/echo", "--game.options.player=false", "--imitation.episodes=1"]
+    with pytest.raises(UserError, match="no scripted player"):
+        imitate_player(load_config(recipe, overrides), Path("models/warm"))
+    assert Path("models/warm").exists() == Path("models").exists() == kept
