@@ -55,8 +55,12 @@ class RandomAgent:
             raise UserError(
                 f"{slot.game_id} takes free text: there is no uniformly random player (evaluation.random: false)"
             )
-        draw = uniforms(key("random_player", self.seed, slot.index, slot.episode, slot.turn), 1)[0]
-        return slot.legal[int(draw * len(slot.legal))]
+        return random_action(slot.legal, self.seed, slot.index, slot.episode, slot.turn)
+
+
+def random_action(legal: Sequence[str], seed: int, slot: int, episode: int, turn: int) -> str:
+    """The choice of the uniformly random player of this seed, in a slot's episode and turn."""
+    return legal[int(uniforms(key("random_player", seed, slot, episode, turn), 1)[0] * len(legal))]
 
 
 class ScriptedAgent:
