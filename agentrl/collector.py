@@ -1,4 +1,7 @@
-"""Fixed-turn batches: each of the games plays exactly `turns_per_env` turns, and lives on into the next batch."""
+"""Fixed-turn batches: each of the games plays exactly `turns_per_env` turns, and lives on into the next batch.
+
+Or whole episodes: each game plays one to its end, for estimators that have no critic to look behind a cut.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,6 +95,35 @@ class Collector:
             last = by_slot[slot.index][-1]
             if not (last.terminated or last.truncated or last.error):
                 last.next_prompt_ids = slot.prompt.ids
+        return Collected([turn for turns in by_slot.values() for turn in turns], episodes, seconds)
+
+    def collect_episodes(self, stop: Callable[[], bool] = lambda: False) -> Collected:
+        """Play the episode that each game stands at the beginning of, to its end; then all begin the next one.
+
+        Games go on with the same episode number, also where one could not be reset with an earlier one: games of a
+        group, whose seeds are the same, stay together.
+
+        Raises:
+            Interrupted, GameBroken: as `collect`.
+        """
+        by_slot: dict[int, list[Turn]] = {slot.index: [] for slot in self.slots}
+        episodes: list[Episode] = []
+        seconds = {"generate": 0.0, "env": 0.0}
+        playing = list(self.slots)
+        while playing:
+            if stop():
+                raise Interrupted
+            for slot, turn, episode in play_round(playing, self.agent, seconds):
+                by_slot[slot.index].append(turn)
+                if episode is not None:
+                    playing.remove(slot)
+                    slot.next_episode()
+                    episodes += [episode, *slot.failed_resets]
+        while behind := [slot for slot in self.slots if slot.episode < max(slot.episode for slot in self.slots)]:
+            for slot in behind:
+                slot.episode = max(slot.episode for slot in self.slots) - 1
+                slot.next_episode()
+                episodes += slot.failed_resets
         return Collected([turn for turns in by_slot.values() for turn in turns], episodes, seconds)
 
     def mark_boundary(self) -> None:

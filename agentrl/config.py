@@ -103,20 +103,45 @@ class WorkersConfig(Section):
 
 
 class BatchConfig(Section):
-    """Fixed-turn batches: every update trains on num_envs * turns_per_env turns."""
+    """Fixed-turn batches: every update trains on num_envs * turns_per_env turns. Or one whole episode of each game."""
 
+    form: Literal["turns", "episodes"] = Field(
+        default="turns", description="episodes: each game plays one to its end, however many turns that takes"
+    )
     num_envs: Positive = 32
-    turns_per_env: Positive = 32
+    turns_per_env: Positive = Field(default=32, description="not used with form = episodes")
+    group_size: Positive = Field(default=1, description="games that share their seeds; with form = episodes")
     updates: Positive = Field(default=100, description="policy updates; critic warm-up comes on top")
 
 
-class AlgorithmConfig(Section):
-    """Dual-discount GAE and PPO."""
+Estimator = Literal["dual_gae", "turn_gae", "single_gae", "bilevel_gae", "rebn", "rloo", "grpo", "dr_grpo", "gigpo"]
 
+
+class AlgorithmConfig(Section):
+    """Advantages and PPO. docs/estimators.md has the formulas, and when to use which."""
+
+    estimator: Estimator = Field(
+        default="dual_gae", description="turn_gae: token factors 1; single_gae: the step factors between tokens, too"
+    )
     gamma_step: Fraction = 0.99
     lambda_step: Fraction = 0.95
     gamma_token: Fraction = 1.0
     lambda_token: Fraction = 1.0
+    critic_lambda_step: Fraction | None = Field(
+        default=None, description="lambda_step of the critic's returns, if another"
+    )
+    critic_lambda_token: Fraction | None = Field(default=None, description="lambda_token of the critic's returns")
+    length_adaptive_alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="lambda_token of a reply of l tokens: 1 - 1 / (alpha l); none: off"
+    )
+    gigpo_step_weight: Rate = Field(default=1.0, description="weight of gigpo's advantage of a step")
+    policy_loss: Literal["ppo", "cispo"] = "ppo"
+    ratio: Literal["token", "turn", "turn_product"] = Field(
+        default="token", description="what is clipped: a token's ratio, or its turn's geometric mean or product"
+    )
+    aggregate: Literal["token", "turn", "episode"] = Field(
+        default="token", description="what policy, entropy and KL losses are averaged over"
+    )
     epochs: Positive = 1
     minibatches: Positive = Field(default=4, description="optimizer steps an epoch")
     clip_low: Fraction = Field(default=0.2, description="ratio is clipped below 1 - clip_low")
@@ -128,11 +153,46 @@ class AlgorithmConfig(Section):
     entropy_coef: Rate = 0.0
     kl_coef: Rate = 0.0
     kl_kind: Literal["reward", "loss"] = Field(default="reward", description="k1 inside the reward, or k3 as a loss")
-    whiten_advantages: bool = True
+    whiten_advantages: bool | None = Field(
+        default=None, description="none: as the estimator is published, all but rloo, grpo, dr_grpo and gigpo do"
+    )
     format_penalty: Rate = Field(default=0.1, description="subtracted from the reward of a turn without a legal action")
     is_correction_cap: Annotated[float, Field(ge=1)] | None = Field(
         default=None, description="cap of truncated importance weights, trainer over sampler; none: off"
     )
+
+    @property
+    def has_critic(self) -> bool:
+        return self.estimator in ("dual_gae", "turn_gae", "single_gae", "bilevel_gae")
+
+    @property
+    def compares_groups(self) -> bool:
+        return self.estimator in ("rloo", "grpo", "dr_grpo", "gigpo")
+
+    @property
+    def whitens(self) -> bool:
+        return not self.compares_groups if self.whiten_advantages is None else self.whiten_advantages
+
+    @model_validator(mode="after")
+    def _fits_estimator(self) -> "AlgorithmConfig":
+        tokens = (self.gamma_token, self.lambda_token)
+        if self.estimator in ("turn_gae", "single_gae") and tokens != (1.0, 1.0):
+            raise ValueError(
+                f"algorithm.gamma_token, algorithm.lambda_token = {tokens}: {self.estimator} sets them; leave them out"
+            )
+        critic_only = {
+            "critic_lambda_step": self.critic_lambda_step,
+            "critic_lambda_token": self.critic_lambda_token,
+            "length_adaptive_alpha": self.length_adaptive_alpha,
+        }
+        for name, value in critic_only.items():
+            if value is not None and not self.has_critic:
+                raise ValueError(f"algorithm.{name} = {value}: {self.estimator} has no critic; leave it out")
+        if self.length_adaptive_alpha is not None and (self.estimator == "single_gae" or self.lambda_token != 1.0):
+            raise ValueError(
+                f"algorithm.length_adaptive_alpha = {self.length_adaptive_alpha}: it sets lambda_token; leave one out"
+            )
+        return self
 
 
 class CriticWarmupConfig(Section):
@@ -224,7 +284,8 @@ class Config(Section):
 
     @property
     def turns_per_update(self) -> int:
-        return self.batch.num_envs * self.batch.turns_per_env
+        """Exact with form = turns; with form = episodes the least, one turn of each game."""
+        return self.batch.num_envs * (self.batch.turns_per_env if self.batch.form == "turns" else 1)
 
     @property
     def optimizer_steps_per_update(self) -> int:
@@ -240,6 +301,7 @@ class Config(Section):
             raise ValueError(f"engine.top_p = {self.engine.top_p}: must be 1 (logprobs are of the whole vocabulary)")
         if self.engine.top_k != 0:
             raise ValueError(f"engine.top_k = {self.engine.top_k}: must be 0 (logprobs are of the whole vocabulary)")
+        self._check_batch_form()
         if self.algorithm.minibatches > self.turns_per_update:
             raise ValueError(
                 f"algorithm.minibatches = {self.algorithm.minibatches}: at most one a turn, "
@@ -256,6 +318,20 @@ class Config(Section):
                 f"at most model.new.max_positions = {self.model.new.max_positions}"
             )
         return self
+
+    def _check_batch_form(self) -> None:
+        batch, algorithm = self.batch, self.algorithm
+        estimator = f"algorithm.estimator = {algorithm.estimator}"
+        if batch.form == "turns" and not algorithm.has_critic:
+            raise ValueError(f"{estimator}: has no critic to look behind a cut; set batch.form = episodes")
+        if batch.group_size > 1 and batch.form == "turns":
+            raise ValueError(f"batch.group_size = {batch.group_size}: groups need batch.form = episodes")
+        if batch.group_size == 1 and algorithm.compares_groups:
+            raise ValueError(f"{estimator}: compares a group's episodes; set batch.group_size to 2 or more")
+        if batch.num_envs % batch.group_size:
+            raise ValueError(f"batch.num_envs = {batch.num_envs}: must divide by batch.group_size = {batch.group_size}")
+        if self.critic_warmup.max_updates and not algorithm.has_critic:
+            raise ValueError(f"critic_warmup.max_updates = {self.critic_warmup.max_updates}: {estimator} has no critic")
 
     def _check_trajectory(self) -> None:
         for name in ("history", "keep", "memory"):

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from agentrl.config import Config, OptimizerConfig
-from agentrl.losses import entropy_bonus, kl_k3_loss, policy_loss, truncated_importance_weights, value_loss
+from agentrl.losses import (
+    cispo_loss,
+    entropy_bonus,
+    kl_k3_loss,
+    policy_loss,
+    truncated_importance_weights,
+    value_loss,
+)
 from agentrl.policy import ActorCritic, Rows
 from agentrl.ranks import Ranks
 from agentrl.records import TurnBatch
@@ -71,7 +78,14 @@ class Learner:
         """Values, and the model's and the reference's logprobs, as they are now."""
         self.model.eval()
         reference = None if self.reference is None else partial(self._run, self.reference)
-        return score(batch, partial(self._run, self.model), reference, self.config.optimizer.micro_batch_turns, policy)
+        return score(
+            batch,
+            partial(self._run, self.model),
+            reference,
+            self.config.optimizer.micro_batch_turns,
+            policy,
+            self.config.algorithm.has_critic,
+        )
 
     def targets(self, batch: TurnBatch, critic_only: bool = False) -> tuple[Targets, dict[str, float]]:
         """What the update holds fixed, with the metrics known before its first step."""
@@ -98,11 +112,11 @@ class Learner:
         """One optimizer step on rows `which`; returns sums over this rank's tokens, with their counts."""
         tokens_K = ragged_indices(batch.reply_offsets, ragged_indices(batch.row_offsets, which))
         tokens, choices = float(len(tokens_K)), float(batch.policy_mask_R[tokens_K].sum())
-        all_tokens, all_choices = self.ranks.sum(np.array([tokens, choices]))
+        all_tokens, all_weights = self.ranks.sum(np.array([tokens, targets.weights_R[tokens_K].sum()]))
         sums = {"tokens": tokens, "choices": choices}
         micro_batch_turns = self.config.optimizer.micro_batch_turns
         for part in micro_batches(which, batch.row_lengths_P, batch.row_turns_P, micro_batch_turns):
-            loss, part_sums = self._loss(batch, targets, part, critic_only, all_choices, all_tokens)
+            loss, part_sums = self._loss(batch, targets, part, critic_only, all_weights, all_tokens)
             loss.backward()
             for name, value in part_sums.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
@@ -111,51 +125,60 @@ class Learner:
         return sums
 
     def _loss(
-        self, batch: TurnBatch, targets: Targets, part: Index, critic_only: bool, choices: float, tokens: float
+        self, batch: TurnBatch, targets: Targets, part: Index, critic_only: bool, weights: float, tokens: float
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a micro-batch, over the minibatch's global counts of choices (policy) and tokens (value)."""
+        """The loss of a micro-batch, over the minibatch's global sums of weights (policy) and tokens (value)."""
         algorithm = self.config.algorithm
         rows, tokens_K = turn_rows(batch, part)
         chosen_C = tokens_K[rows.choice_C.numpy()]
-        logprobs_C, entropy_C, values_K = self._run(self.model, rows, policy=not critic_only, freeze_policy=critic_only)
-        old_values_K, returns_K = self._tensors(targets.values_R[tokens_K], targets.returns_R[tokens_K])
-        everywhere_K = torch.ones_like(values_K, dtype=torch.bool)
-        first_K = torch.from_numpy(batch.first_token_R[tokens_K]).to(values_K.device)
-        critic_loss, stats = value_loss(
-            values_K,
-            old_values_K,
-            returns_K,
-            everywhere_K,
-            first_K,
-            clip=algorithm.value_clip,
-            first_position_weight=algorithm.first_position_weight,
-            denominator=tokens,
+        logprobs_C, entropy_C, values_K = self._run(
+            self.model, rows, policy=not critic_only, values=algorithm.has_critic, freeze_policy=critic_only
         )
-        stats["losses/value"] = critic_loss.detach()
-        if critic_only:
-            return critic_loss, stats
-        old_C, sampler_C, advantages_C = self._tensors(
-            targets.old_logprobs_R[chosen_C], batch.logprobs_R[chosen_C], targets.policy_advantages_R[chosen_C]
+        loss, stats = torch.zeros((), device=logprobs_C.device), dict[str, Tensor]()
+        if algorithm.has_critic:
+            old_values_K, returns_K = self._tensors(targets.values_R[tokens_K], targets.returns_R[tokens_K])
+            critic_loss, stats = value_loss(
+                values_K,
+                old_values_K,
+                returns_K,
+                torch.ones_like(values_K, dtype=torch.bool),
+                torch.from_numpy(batch.first_token_R[tokens_K]).to(values_K.device),
+                clip=algorithm.value_clip,
+                first_position_weight=algorithm.first_position_weight,
+                denominator=tokens,
+            )
+            stats["losses/value"] = critic_loss.detach()
+            if critic_only:
+                return critic_loss, stats
+            loss = algorithm.value_coef * critic_loss
+        old_C, sampler_C, advantages_C, weights_C = self._tensors(
+            targets.old_logprobs_R[chosen_C],
+            batch.logprobs_R[chosen_C],
+            targets.policy_advantages_R[chosen_C],
+            targets.weights_R[chosen_C],
         )
         everywhere_C = torch.ones_like(logprobs_C, dtype=torch.bool)
         cap = algorithm.is_correction_cap
-        surrogate, policy_stats = policy_loss(
-            logprobs_C,
-            old_C,
-            advantages_C,
-            everywhere_C,
-            clip_low=algorithm.clip_low,
-            clip_high=algorithm.clip_high,
-            dual_clip=algorithm.dual_clip,
-            denominator=choices,
-            weights_R=None if cap is None else truncated_importance_weights(old_C, sampler_C, cap),
-        )
-        entropy = entropy_bonus(entropy_C, everywhere_C, choices)
+        options: dict[str, Any] = {
+            "clip_low": algorithm.clip_low,
+            "clip_high": algorithm.clip_high,
+            "denominator": weights,
+            "weights_R": weights_C if cap is None else weights_C * truncated_importance_weights(old_C, sampler_C, cap),
+            "product": algorithm.ratio == "turn_product",
+        }
+        if algorithm.ratio != "token":
+            turn_C = np.searchsorted(batch.reply_offsets, chosen_C, side="right")
+            options["turn_R"] = torch.from_numpy(turn_C).to(logprobs_C.device)
+        if algorithm.policy_loss == "ppo":
+            options["dual_clip"] = algorithm.dual_clip
+        surrogate_loss = policy_loss if algorithm.policy_loss == "ppo" else cispo_loss
+        surrogate, policy_stats = surrogate_loss(logprobs_C, old_C, advantages_C, everywhere_C, **options)
+        entropy = entropy_bonus(entropy_C, everywhere_C, weights, weights_C)
         stats |= policy_stats | {"losses/policy": surrogate.detach(), "entropy": entropy.detach()}
-        loss = surrogate + algorithm.value_coef * critic_loss - algorithm.entropy_coef * entropy
+        loss = surrogate + loss - algorithm.entropy_coef * entropy
         if targets.reference_R is not None and algorithm.kl_kind == "loss":
             (reference_C,) = self._tensors(targets.reference_R[chosen_C])
-            kl = kl_k3_loss(logprobs_C, reference_C, everywhere_C, choices)
+            kl = kl_k3_loss(logprobs_C, reference_C, everywhere_C, weights, weights_C)
             stats["losses/kl"] = kl.detach()
             loss = loss + algorithm.kl_coef * kl
         return loss, stats

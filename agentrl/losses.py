@@ -27,17 +27,23 @@ def policy_loss(
     dual_clip: float | None,
     denominator: float,
     weights_R: Tensor | None = None,
+    turn_R: Tensor | None = None,
+    product: bool = False,
 ) -> tuple[Tensor, Stats]:
     """PPO's clipped surrogate -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), r = exp(logprob - old logprob).
 
     Clipping: Schulman et al. 2017, arXiv 1707.06347; separate bounds: DAPO, arXiv 2503.14476. Dual clip (Ye et al.
     2020, arXiv 1912.09729) bounds the loss of a negative advantage by dual_clip * |A|, whatever r; None: no bound.
-    `weights_R` (see `truncated_importance_weights`) multiply each token's loss.
+    `weights_R` (see `truncated_importance_weights`) multiply each token's loss. With `turn_R`, the number of each
+    token's turn, a turn has one ratio for all its tokens (see `turn_log_ratio`).
 
     Stats: clip_fraction and dual_clip_fraction, tokens whose loss the bound changed; approx_kl, the k3 estimate of
     KL(old, new).
     """
     log_ratio_R = _log_ratio(logprobs_R, old_logprobs_R, mask_R)
+    approx_kl = _k3(log_ratio_R.detach()).sum()
+    if turn_R is not None:
+        log_ratio_R = turn_log_ratio(log_ratio_R, turn_R, mask_R, product=product)
     advantages_R = advantages_R.masked_fill(~mask_R, 0.0)
     ratio_R = log_ratio_R.exp()
     free_R = -advantages_R * ratio_R
@@ -54,9 +60,58 @@ def policy_loss(
     stats = {
         "clip_fraction": clipped_R.sum(),
         "dual_clip_fraction": dual_clipped_R.sum(),
-        "approx_kl": _k3(log_ratio_R.detach()).sum(),
+        "approx_kl": approx_kl,
     }
     return _normalised(loss_R, denominator), stats
+
+
+def cispo_loss(
+    logprobs_R: Tensor,
+    old_logprobs_R: Tensor,
+    advantages_R: Tensor,
+    mask_R: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    denominator: float,
+    weights_R: Tensor | None = None,
+    turn_R: Tensor | None = None,
+    product: bool = False,
+) -> tuple[Tensor, Stats]:
+    """CISPO (MiniMax-M1, arXiv 2506.13585): -clip(r, 1 - clip_low, 1 + clip_high) A logprob, r without gradient.
+
+    REINFORCE with clipped importance weights: unlike PPO's, no token loses its gradient to the clip. Arguments and
+    stats as `policy_loss`; clip_fraction are the tokens whose ratio was clipped.
+    """
+    log_ratio_R = _log_ratio(logprobs_R, old_logprobs_R, mask_R).detach()
+    approx_kl = _k3(log_ratio_R).sum()
+    if turn_R is not None:
+        log_ratio_R = turn_log_ratio(log_ratio_R, turn_R, mask_R, product=product)
+    ratio_R = log_ratio_R.exp()
+    clipped_R = ratio_R.clamp(1.0 - clip_low, 1.0 + clip_high)
+    loss_R = -clipped_R * advantages_R.masked_fill(~mask_R, 0.0) * logprobs_R.masked_fill(~mask_R, 0.0)
+    if weights_R is not None:
+        loss_R = loss_R * weights_R.masked_fill(~mask_R, 0.0)
+    stats = {
+        "clip_fraction": (clipped_R != ratio_R).sum(),
+        "dual_clip_fraction": torch.zeros_like(clipped_R).sum(),
+        "approx_kl": approx_kl,
+    }
+    return _normalised(loss_R, denominator), stats
+
+
+def turn_log_ratio(log_ratio_R: Tensor, turn_R: Tensor, mask_R: Tensor, *, product: bool) -> Tensor:
+    """The log ratio of each token's whole turn: mean of its tokens' log ratios, or with `product` their sum.
+
+    The mean is the geometric mean of GSPO (arXiv 2507.18071), a reply being the sequence, and of Turn-PPO (arXiv
+    2511.20718); the product is the ratio of the turn as one action. Masked tokens do not count and are left at 0.
+    """
+    _, which_R = turn_R.unique(return_inverse=True)
+    turns = int(which_R.max()) + 1 if which_R.numel() else 0
+    sums = log_ratio_R.new_zeros(turns).index_add(0, which_R, log_ratio_R)
+    if not product:
+        sums = sums / log_ratio_R.new_zeros(turns).index_add(0, which_R, mask_R.to(log_ratio_R.dtype)).clamp(min=1.0)
+    return sums[which_R].clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).masked_fill(~mask_R, 0.0)
 
 
 def value_loss(
@@ -91,14 +146,18 @@ def value_loss(
     return _normalised(0.5 * weight_R * square_R, denominator), {"value_clip_fraction": clipped_R.sum()}
 
 
-def entropy_bonus(entropy_R: Tensor, mask_R: Tensor, denominator: float) -> Tensor:
+def entropy_bonus(entropy_R: Tensor, mask_R: Tensor, denominator: float, weights_R: Tensor | None = None) -> Tensor:
     """Mean entropy of the masked positions, to be subtracted from the loss (Mnih et al. 2016, arXiv 1602.01783)."""
-    return _normalised(entropy_R.masked_fill(~mask_R, 0.0), denominator)
+    masked_R = entropy_R.masked_fill(~mask_R, 0.0)
+    return _normalised(masked_R if weights_R is None else masked_R * weights_R.masked_fill(~mask_R, 0.0), denominator)
 
 
-def kl_k3_loss(logprobs_R: Tensor, reference_R: Tensor, mask_R: Tensor, denominator: float) -> Tensor:
+def kl_k3_loss(
+    logprobs_R: Tensor, reference_R: Tensor, mask_R: Tensor, denominator: float, weights_R: Tensor | None = None
+) -> Tensor:
     """Mean k3 estimate of KL(policy, reference), never negative, as GRPO adds it to the loss (arXiv 2402.03300)."""
-    return _normalised(_k3(_log_ratio(reference_R, logprobs_R, mask_R)), denominator)
+    k3_R = _k3(_log_ratio(reference_R, logprobs_R, mask_R))
+    return _normalised(k3_R if weights_R is None else k3_R * weights_R.masked_fill(~mask_R, 0.0), denominator)
 
 
 def truncated_importance_weights(trainer_logprobs_R: Tensor, sampler_logprobs_R: Tensor, cap: float) -> Tensor:

@@ -20,7 +20,7 @@ from agentrl.assembly import assemble
 from agentrl.callbacks import Callback
 from agentrl.checkpoint import Checkpoints, Progress
 from agentrl.collected_metrics import collected_metrics
-from agentrl.collector import Collector
+from agentrl.collector import Collected, Collector
 from agentrl.config import Config
 from agentrl.episode import GameSlot, SlotState
 from agentrl.errors import UserError
@@ -70,6 +70,8 @@ class Trainer:
         self.is_main = self.ranks.index == 0
         if config.batch.num_envs % self.ranks.count:
             raise UserError(f"batch.num_envs = {config.batch.num_envs}: must divide by {self.ranks.count} processes")
+        if config.batch.num_envs // self.ranks.count % config.batch.group_size:
+            raise UserError(f"batch.group_size = {config.batch.group_size}: a group must fit into one process's games")
         path = found[-1] if found else config.model.path
         self.parts = assemble(config, path, self.accelerator.device, self.accelerator.autocast)
         self.learner = Learner(config, self.parts.model, self.accelerator)
@@ -143,16 +145,16 @@ class Trainer:
         clock, cpu_clock = time.monotonic(), time.process_time()
         critic_only = not self.progress.warmup_done
         replaced = self.parts.games.maker.replaced
-        collected = self.collector.collect(self.config.batch.turns_per_env, self._should_stop)
+        collected = self._collect()
         collected_at = time.monotonic()
         batch = self._batch(collected.turns)
         targets, metrics = self.learner.targets(batch, critic_only)
-        annotate(batch, targets)
+        annotate(batch, targets, self.config.algorithm)
         self._tell("on_batch", collected.turns)
         metrics |= self.learner.update(batch, targets, self.update, critic_only)
         self.progress.skipped_steps += int(metrics["optimizer/skipped_steps"])
         self.progress.cpu_seconds += time.process_time() - cpu_clock
-        self._advance(self.ranks.count * len(batch), critic_only, metrics["explained_variance"])
+        self._advance(self.ranks.count * len(batch), critic_only, metrics.get("explained_variance", 0.0))
         seconds = time.monotonic() - clock
         metrics |= {
             "turns": float(self.progress.turns),
@@ -271,10 +273,20 @@ class Trainer:
             reference = ActorCritic(lm, None, head_seed=0).to(self.accelerator.device)
             self.learner.reference = reference.requires_grad_(False).eval()
 
+    def _collect(self) -> Collected:
+        if self.config.batch.form == "episodes":
+            return self.collector.collect_episodes(self._should_stop)
+        return self.collector.collect(self.config.batch.turns_per_env, self._should_stop)
+
     def _slots(self) -> list[GameSlot]:
-        count = self.config.batch.num_envs // self.ranks.count
+        """The games of this process. Those of a group play the same seeds, each with draws of its own."""
+        batch = self.config.batch
+        count = batch.num_envs // self.ranks.count
         indices = range(self.ranks.index * count, (self.ranks.index + 1) * count)
-        return [self.parts.games(i, partial(training_seed, self.config.seed, i), evaluation=False) for i in indices]
+        return [
+            self.parts.games(i, partial(training_seed, self.config.seed, i // batch.group_size), evaluation=False)
+            for i in indices
+        ]
 
     def _batch(self, turns: list[Turn]) -> TurnBatch:
         return TurnBatch.from_turns(turns, join=self.config.rows == "trajectory")
@@ -282,7 +294,8 @@ class Trainer:
     def _score(self, turns: list[Turn]) -> None:
         """Give turns their values and advantages, for the reader of the report."""
         batch = self._batch(turns)
-        annotate(batch, make_targets(batch, self.learner.scores(batch), self.config.algorithm, Ranks())[0])
+        algorithm = self.config.algorithm
+        annotate(batch, make_targets(batch, self.learner.scores(batch), algorithm, Ranks())[0], algorithm)
 
     def _check_errors(self, fraction: float, turns: list[Turn]) -> None:
         if fraction > self.config.max_error_rate:

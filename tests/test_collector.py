@@ -297,3 +297,42 @@ def test_the_model_is_asked_for_a_draw_of_its_own_each_turn() -> None:
         engine.requests.clear()
         Collector(make_slots(3), other).collect(9)
         assert not seeds & {r.seed for r in engine.requests}
+
+
+@given(envs=st.integers(1, 4), turns=st.integers(1, 5), breaks=st.sampled_from(["", "step"]))
+@settings(max_examples=20, deadline=None)
+def test_whole_episodes_each_game_one(envs: int, turns: int, breaks: str) -> None:
+    options = {"turns": turns, "breaks": breaks, "break_turn": 2, "break_every": 2}
+    games = collector(envs, options=options)
+    for number in range(3):
+        batch = games.collect_episodes()
+        assert [(turn.slot, turn.turn) for turn in batch.turns] == sorted((t.slot, t.turn) for t in batch.turns)
+        assert {(turn.slot, turn.episode) for turn in batch.turns} == {(i, number) for i in range(envs)}
+        assert len(batch.episodes) == envs
+        ends = [turn for turn in batch.turns if turn.terminated or turn.error]
+        assert [turn.slot for turn in ends] == list(range(envs))
+        assert {slot.turn for slot in games.slots} == {0}
+
+
+def test_games_of_a_group_stay_together_where_one_could_not_be_reset() -> None:
+    """Slot 1 fails to reset once; then all go on with the episode that it got."""
+    games = collector(3)
+    games.collect_episodes()
+    slot, begin, failed = games.slots[1], games.slots[1]._begin, []
+
+    def fail_once(seed: int) -> None:
+        if not failed:
+            failed.append(seed)
+            raise OSError("no display")
+        begin(seed)
+
+    slot._begin = fail_once  # type: ignore[method-assign]
+    batch = games.collect_episodes()
+    (error,) = [episode.error for episode in batch.episodes if episode.error]
+    assert error.startswith("reset: raised: OSError: no display")
+    assert {slot.episode for slot in games.slots} == {3}
+
+
+def test_stopped_in_whole_episodes() -> None:
+    with pytest.raises(Interrupted):
+        collector().collect_episodes(lambda: True)

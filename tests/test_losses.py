@@ -12,11 +12,13 @@ from torch import Tensor
 
 from agentrl.losses import (
     MAX_LOG_RATIO,
+    cispo_loss,
     entropy_bonus,
     kl_k3_loss,
     mismatch_stats,
     policy_loss,
     truncated_importance_weights,
+    turn_log_ratio,
     value_loss,
 )
 
@@ -45,12 +47,25 @@ def numbers(seed: int, size: int) -> dict[str, Tensor]:
         "entropy_R": normal(1.0).abs(),
         "mask_R": torch.rand(size, generator=generator) < 0.7,
         "first_R": torch.rand(size, generator=generator) < 0.3,
+        "turn_R": torch.arange(size) // 4,
     }
 
 
 def policy_of(n: dict[str, Tensor], denominator: float, **options: Any) -> tuple[Tensor, dict[str, Tensor]]:
     args = n["logprobs_R"], n["old_logprobs_R"], n["advantages_R"], n["mask_R"]
     return policy_loss(*args, **(CLIP | options), denominator=denominator, weights_R=n.get("weights_R"))
+
+
+def turns_of(n: dict[str, Tensor], denominator: float, product: bool) -> Tensor:
+    """PPO with one ratio a turn."""
+    args = n["logprobs_R"], n["old_logprobs_R"], n["advantages_R"], n["mask_R"]
+    return policy_loss(*args, **CLIP, denominator=denominator, turn_R=n["turn_R"], product=product)[0]
+
+
+def cispo_of(n: dict[str, Tensor], denominator: float) -> Tensor:
+    args = n["logprobs_R"], n["old_logprobs_R"], n["advantages_R"], n["mask_R"]
+    clip = {name: CLIP[name] for name in ("clip_low", "clip_high")}
+    return cispo_loss(*args, **clip, denominator=denominator, weights_R=n["weights_R"])[0]
 
 
 def value_of(n: dict[str, Tensor], denominator: float, **options: Any) -> tuple[Tensor, dict[str, Tensor]]:
@@ -64,6 +79,9 @@ LOSSES: dict[str, tuple[str, Callable[[dict[str, Tensor], float], Tensor]]] = {
     "value": ("values_R", lambda n, d: value_of(n, d)[0]),
     "entropy": ("entropy_R", lambda n, d: entropy_bonus(n["entropy_R"], n["mask_R"], d)),
     "kl": ("logprobs_R", lambda n, d: kl_k3_loss(n["logprobs_R"], n["reference_R"], n["mask_R"], d)),
+    "turn": ("logprobs_R", lambda n, d: turns_of(n, d, product=False)),
+    "turn_product": ("logprobs_R", lambda n, d: turns_of(n, d, product=True)),
+    "cispo": ("logprobs_R", cispo_of),
 }
 each_loss = pytest.mark.parametrize("name", LOSSES)
 
@@ -96,6 +114,17 @@ def naive(name: str, n: dict[str, Tensor], denominator: float) -> Tensor:
             )
         elif name == "entropy":
             total = total + n["entropy_R"][i]
+        elif name == "cispo":
+            ratio = torch.exp(n["logprobs_R"][i] - n["old_logprobs_R"][i]).detach()
+            weight = torch.clip(ratio, 0.8, 1.3) * n["weights_R"][i]
+            total = total - weight * n["advantages_R"][i] * n["logprobs_R"][i]
+        elif name.startswith("turn"):
+            mates = [j for j in range(len(n["turn_R"])) if n["turn_R"][j] == n["turn_R"][i] and n["mask_R"][j]]
+            log_ratio = sum(n["logprobs_R"][j] - n["old_logprobs_R"][j] for j in mates)
+            ratio = torch.exp(log_ratio / (1 if name == "turn_product" else len(mates)))
+            advantage = n["advantages_R"][i]
+            surrogate = torch.min(ratio * advantage, torch.clip(ratio, 0.8, 1.3) * advantage)
+            total = total - (torch.max(surrogate, 3.0 * advantage) if advantage < 0 else surrogate)
         else:
             ratio = torch.exp(n["reference_R"][i] - n["logprobs_R"][i])
             total = total + (ratio - 1) - torch.log(ratio)
@@ -121,8 +150,9 @@ def test_value_and_gradient_of_the_naive_formula(name: str, seed: int, size: int
 @each_loss
 @pytest.mark.parametrize("micro_batch", [1, 2, 4])
 def test_c16_same_gradient_for_every_micro_batch(name: str, micro_batch: int) -> None:
-    """Micro-batches, also those without a masked token, add up to the loss of the whole minibatch."""
+    """Micro-batches of whole turns, also those without a masked token, add up to the loss of the whole minibatch."""
     n = numbers(5, 16)
+    n["turn_R"] = torch.arange(16) // micro_batch
     n["mask_R"][4:6] = False
     denominator = int(n["mask_R"].sum())
     whole_loss, whole_grad = gradient(name, n, denominator)
@@ -365,3 +395,44 @@ def test_value_clip_fraction_counts_no_rounding_error() -> None:
     ones = torch.ones(1000, dtype=torch.bool)
     _, stats = value_loss(values, torch.full((1000,), 0.1), torch.zeros(1000), ones, ones, **VALUE, denominator=1)
     assert stats["value_clip_fraction"] == 0
+
+
+def test_the_ratio_of_a_turn_by_hand() -> None:
+    """Turn 7 has log ratios .2 and -.4 beside a masked one, turn 9 a single .3."""
+    log_ratio, turn = torch.tensor([0.2, 0.3, -0.4, 0.0]), torch.tensor([7, 9, 7, 7])
+    mask = torch.tensor([True, True, True, False])
+    torch.testing.assert_close(
+        turn_log_ratio(log_ratio, turn, mask, product=False), torch.tensor([-0.1, 0.3, -0.1, 0.0])
+    )
+    torch.testing.assert_close(
+        turn_log_ratio(log_ratio, turn, mask, product=True), torch.tensor([-0.2, 0.3, -0.2, 0.0])
+    )
+
+
+@pytest.mark.parametrize("product", [False, True])
+def test_equal_logprobs_make_every_ratio_the_same_loss_to_the_bit(product: bool) -> None:
+    n = numbers(3, 24)
+    args = n["logprobs_R"], n["logprobs_R"].clone(), n["advantages_R"], n["mask_R"]
+    by_token, _ = policy_loss(*args, **CLIP, denominator=9)
+    by_turn, _ = policy_loss(*args, **CLIP, denominator=9, turn_R=n["turn_R"], product=product)
+    assert by_token == by_turn
+
+
+def test_cispo_keeps_the_gradient_that_ppo_clips() -> None:
+    """Ratio 1.5, advantage 2: PPO's gradient is 0, CISPO's 1.3 * 2."""
+    logprob = torch.tensor([math.log(1.5)], requires_grad=True)
+    args = torch.zeros(1), torch.tensor([2.0]), torch.tensor([True])
+    loss, stats = cispo_loss(logprob, *args, clip_low=0.2, clip_high=0.3, denominator=1)
+    (grad,) = torch.autograd.grad(loss, logprob)
+    assert grad.item() == pytest.approx(-2.6)
+    assert (stats["clip_fraction"], stats["dual_clip_fraction"]) == (1, 0)
+    assert stats["approx_kl"].item() == pytest.approx(0.5 - math.log(1.5))
+
+
+@pytest.mark.parametrize("loss", [entropy_bonus, lambda x, mask, d, w: kl_k3_loss(x, torch.zeros_like(x), mask, d, w)])
+def test_weights_of_other_means(loss: Callable[..., Tensor]) -> None:
+    """A token of weight 2 counts as two; what is masked counts nothing, whatever its weight."""
+    x = torch.tensor([0.3, -0.2, 5.0], dtype=torch.float64)
+    mask, weights = torch.tensor([True, True, False]), torch.tensor([2.0, 1.0, math.nan], dtype=torch.float64)
+    twice = loss(torch.tensor([0.3, 0.3, -0.2], dtype=torch.float64), torch.ones(3, dtype=torch.bool), 3.0, None)
+    torch.testing.assert_close(loss(x, mask, 3.0, weights), twice)

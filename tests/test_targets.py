@@ -194,7 +194,7 @@ def test_annotate_writes_a_turns_first_position() -> None:
     turns = random_turns(5, errors=[3])
     batch, scores = scores_of(turns)
     targets, _ = make_targets(batch, scores, AlgorithmConfig(), Ranks())
-    annotate(batch, targets)
+    annotate(batch, targets, AlgorithmConfig())
     assert turns[3].value is None
     assert turns[3].advantage is None
     spoken = [turn for turn in turns if not turn.error]
