@@ -38,6 +38,7 @@ class StateReplay(CrafterReplay):
     unit = "rows by their states"
 
     def compare(self, recording: Recording) -> bool:
+        assert recording.end is not None
         self.game.reset(seed=self.seed)
         self.compare_header(recording.header)
         options = scene_options(recording.header.config or {})
@@ -54,7 +55,7 @@ class StateReplay(CrafterReplay):
             compare_fields(f"row {number}", ours, row)
             told.append({**row, **ours, "state": state})
             self.compared += 1
-        self.compare_end(told, recording)
+        self.compare_end(told, recording.end)
         return False
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from agentrl.envs.base import Observation, TextEnv
 from agentrl.errors import UserError, did_you_mean, one_line
-from agentrl.golden.recording import Header, Recording, Row
+from agentrl.golden.recording import End, Header, Recording, Row
 
 FLAGS = ("terminated", "truncated")
 SHOWN = 60
@@ -125,6 +125,8 @@ class Replay(ABC):
 
     def compare(self, recording: Recording) -> bool:
         """Play the recording again, and compare row by row; see `Comparison`."""
+        if recording.end is None:
+            raise UserError(f"cases of text of {recording.header.env}: there are none but crafter's")
         replies = (str(row.get("candidate", row["action"])) for row in recording.rows[1:])
         played: list[Row] = []
         state: Row = {}
@@ -147,16 +149,14 @@ class Replay(ABC):
                 self._compare_flags(where, ours, theirs)
             played.append(ours)
             self.compared += 1
-        self.compare_end(played, recording)
+        self.compare_end(played, recording.end)
         return False
 
-    def compare_end(self, played: list[Row], recording: Recording) -> None:
-        """Raises: Difference: the first field of the end. UserError: there is no end, the recording has cases."""
-        if recording.end is None:
-            raise UserError(f"cases of text of {recording.header.env}: there are none but crafter's")
+    def compare_end(self, played: list[Row], theirs: End) -> None:
+        """Raises: Difference: the first field of the end."""
         end = self.end(played)
-        compare_fields("end, stats", end["stats"], recording.end.stats)
-        compare_fields("end", {"failed_candidates": end["failed_candidates"]}, recording.end.model_dump())
+        compare_fields("end, stats", end["stats"], theirs.stats)
+        compare_fields("end", {"failed_candidates": end["failed_candidates"]}, theirs.model_dump())
 
     def compare_header(self, header: Header) -> None:
         """Raises: Difference: the first fact about the episode."""

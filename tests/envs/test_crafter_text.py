@@ -4,11 +4,12 @@ import random
 
 import pytest
 from crafter import constants
-from crafter_recordings import CHARACTERS, built
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentrl.envs.crafter_text import ITEMS, SceneOptions, scene, status
+from agentrl.golden.crafter import CHARACTERS
+from agentrl.golden.crafter_states import built
 
 EMPTY = dict.fromkeys(constants.items, 0) | {"health": 9, "food": 9, "drink": 9, "energy": 9}
 GRASS = {(x, y): "." for x in range(64) for y in range(64)}
