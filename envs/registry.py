@@ -23,6 +23,7 @@ from agentrl.game_id import FileGame, in_file
 
 GROUP = "agentrl.envs"
 BUILT_IN = (
+    EntryPoint("babaisai", "agentrl.envs.babaisai:SPEC", GROUP),
     EntryPoint("babyai", "agentrl.envs.babyai:SPEC", GROUP),
     EntryPoint("crafter", "agentrl.envs.crafter:SPEC", GROUP),
     EntryPoint("gymnasium", "agentrl.envs.gymnasium_text:SPEC", GROUP),

@@ -1,0 +1,175 @@
+"""Baba Is AI (arXiv 2407.13729) in words: win by pushing the very words that make the rules. The text is BALROG's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from agentrl.envs.babaisai_levels import TASKS, Level, lay_out
+from agentrl.envs.babaisai_maps import read_map
+from agentrl.envs.babaisai_rules import World
+from agentrl.envs.babaisai_text import describe
+from agentrl.envs.base import Observation, TextEnv
+from agentrl.envs.errors import GameError, unknown
+from agentrl.envs.options import choice
+from agentrl.envs.registry import GameSpec
+
+MAX_TURNS = 100
+REWARDS = ("native", "binary")
+OWN_MAP = "map"
+MIXED = "mixed"
+"""Tasks of ours: a level from a file; one of several tasks, drawn anew for each episode."""
+
+
+class BabaIsAI(TextEnv):
+    """Reach what IS WIN with what IS YOU, under the rules that the words on the map spell out.
+
+    The episode is won by a step onto something that IS WIN, and lost by one onto something that IS LOSE, or when nothing in
+    sight IS YOU any more; `info["ended"]` says which: "won", "lost", "you_lost" or "time_limit".
+
+    Args:
+        task: one of `TASKS`, or `map`, or `mixed`.
+        reward: at success `native` pays 1 - 0.9 * turns / 100, `binary` pays 1; LOSE costs 1, all else pays nothing.
+        map: path of the level of the task `map`; see `agentrl.envs.babaisai_maps`.
+        tasks: those that `mixed` draws from.
+        compat: `balrog` is the original to the letter: no synonyms, the time limit is `terminated`, of several YOU the last
+            one to move decides, and YOU is lost when the last rule of that kind is about nothing in sight.
+
+    A seed starts the original's level of that seed; a reset without one goes on with the random numbers, as the original does
+    where YOU is lost. An action that is not among `actions` plays `default_action`.
+
+    What is inside, for those who compare or plan: `world` (its `stack(cell)` and `rules`), `level.plan`, `turn`, `facing`
+    (0 right, 1 down, 2 left, 3 up) and `you` (the cell that texts start from, None where YOU is lost).
+    """
+
+    actions = {
+        "idle": "do nothing for a turn",
+        "up": "take one step up",
+        "right": "take one step to the right",
+        "down": "take one step down",
+        "left": "take one step to the left",
+    }
+    default_action = "idle"
+    max_turns = MAX_TURNS
+    synonyms = {
+        **{f"{verb} {side}": side for verb in ("move", "go", "step", "push") for side in ("up", "right", "down", "left")},
+        **dict.fromkeys(("upward", "upwards", "north", "move north", "go north"), "up"),
+        **dict.fromkeys(("rightward", "rightwards", "east", "move east", "go east"), "right"),
+        **dict.fromkeys(("downward", "downwards", "south", "move south", "go south"), "down"),
+        **dict.fromkeys(("leftward", "leftwards", "west", "move west", "go west"), "left"),
+        **dict.fromkeys(("wait", "stay", "noop", "no-op", "do nothing", "pass", "rest"), "idle"),
+    }
+
+    def __init__(
+        self,
+        task: str,
+        reward: str = "native",
+        map: str | None = None,  # noqa: A002
+        tasks: Sequence[str] = (),
+        compat: str | None = None,
+    ) -> None:
+        self.reward = choice("reward", reward, REWARDS)
+        self._original = choice("compat", compat, (None, "balrog")) == "balrog"
+        if self._original:
+            self.synonyms = {}
+        self._tasks = _tasks(task, tasks)
+        self._map = _own_map(task, map)
+        self.one_level = self._map is not None
+        self._random: np.random.RandomState | None = None
+        self.level: Level
+        self.world: World
+        self.you: int | None = None
+        self.turn = 0
+        self.facing = 0
+        self._over = True
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None or self._random is None:
+            self._random = _generator(int(self.np_random.integers(2**32)) if seed is None else seed)
+        self.level = self._next_level(self._random)
+        self.world = self.level.world
+        self.you = self.world.you()
+        self.turn, self.facing = 0, 0
+        self._over = False
+        return Observation(describe(self.world, self.you)), {}
+
+    def step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise ResetNeeded("the episode is over, or none was begun: call reset() before step()")
+        self.turn += 1
+        won = lost = False
+        if action in FACING:
+            self.facing = FACING[action]
+            landings = self.world.step(action)
+            if self._original:
+                landings = landings[-1:]
+            won = any(landing.win for landing in landings)
+            lost = any(landing.lose for landing in landings) and not won
+            self.you = self.world.you(of_last_rule=self._original)
+        ended = "won" if won else "lost" if lost else "you_lost" if self.you is None else None
+        late = self.turn >= MAX_TURNS and ended is None
+        terminated = ended is not None or (late and self._original)
+        truncated = late and not self._original
+        self._over = terminated or truncated
+        reward = 0.0
+        if won:
+            reward = 1.0 if self.reward == "binary" else 1 - 0.9 * self.turn / MAX_TURNS
+        elif lost:
+            reward = -1.0
+        info: dict[str, Any] = {}
+        if self._over:
+            info = {"success": won, "progression": float(won), "ended": ended or "time_limit"}
+        return Observation(describe(self.world, self.you)), reward, terminated, truncated, info
+
+    def _next_level(self, random: np.random.RandomState) -> Level:
+        if self._map is not None:
+            return Level(self._map.copy(), "")
+        task = self._tasks[random.randint(len(self._tasks))] if len(self._tasks) > 1 else self._tasks[0]
+        return lay_out(task, random)
+
+
+FACING = {"right": 0, "down": 1, "left": 2, "up": 3}
+
+
+def _generator(seed: int) -> np.random.RandomState:
+    """The original's generator; it takes 32 bits, so of a larger seed all parts of that size."""
+    words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(seed.bit_length(), 1), 32)]
+    return np.random.RandomState(words if len(words) > 1 else words[0])
+
+
+def _tasks(task: str, tasks: Sequence[str]) -> tuple[str, ...]:
+    """What is laid out, nothing for a map; a GameError if there is no such task."""
+    if task == MIXED:
+        if not isinstance(tasks, list | tuple) or not tasks:
+            raise GameError(f"game.options.tasks = {tasks!r}: give a list of tasks, such as [{TASKS[0]}, {TASKS[1]}]")
+        for name in tasks:
+            if name not in TASKS:
+                raise unknown("game.options.tasks", str(name), "babaisai has no such task", TASKS)
+        return tuple(tasks)
+    if tasks:
+        raise GameError(f"game.options.tasks = {tasks!r}: only babaisai/{MIXED} draws from several tasks")
+    if task != OWN_MAP and task not in TASKS:
+        known = [f"babaisai/{name}" for name in (*TASKS, OWN_MAP, MIXED)]
+        raise unknown("game.id", f"babaisai/{task}", "babaisai has no such task", known)
+    return () if task == OWN_MAP else (task,)
+
+
+def _own_map(task: str, path: str | None) -> World | None:
+    if task != OWN_MAP and path is not None:
+        raise GameError(f"game.options.map = {path!r}: {task} lays out its own map; play babaisai/{OWN_MAP}")
+    if task == OWN_MAP and path is None:
+        raise GameError(f"game.options.map is missing: babaisai/{OWN_MAP} plays the level in a file; give its path")
+    return read_map(path) if path is not None else None
+
+
+SPEC = GameSpec(
+    name="babaisai",
+    description="Push words around to change the rules of the map, and reach what the rules say wins.",
+    make=BabaIsAI,
+    tasks=TASKS,
+    any_task=True,
+)
