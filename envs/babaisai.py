@@ -8,7 +8,7 @@ from gymnasium.error import ResetNeeded
 
 from agentrl.envs.babaisai_levels import TASKS, Level, lay_out
 from agentrl.envs.babaisai_maps import read_map
-from agentrl.envs.babaisai_rules import World
+from agentrl.envs.babaisai_rules import BORDER, NOTHING, World
 from agentrl.envs.babaisai_text import describe
 from agentrl.envs.base import Observation, TextEnv
 from agentrl.envs.errors import GameError, unknown
@@ -16,6 +16,7 @@ from agentrl.envs.options import choice
 from agentrl.envs.registry import GameSpec
 
 MAX_TURNS = 100
+DIRECTIONS = ("right", "down", "left", "up")
 REWARDS = ("native", "binary")
 OWN_MAP = "map"
 MIXED = "mixed"
@@ -39,8 +40,8 @@ class BabaIsAI(TextEnv):
     A seed starts the original's level of that seed; a reset without one goes on with the random numbers, as the original does
     where YOU is lost. An action that is not among `actions` plays `default_action`.
 
-    What is inside, for those who compare or plan: `world` (its `stack(cell)` and `rules`), `level.plan`, `turn`, `facing`
-    (0 right, 1 down, 2 left, 3 up) and `you` (the cell that texts start from, None where YOU is lost).
+    What is inside, for those who compare or plan: `level.world` and `level.plan`, `turn`; and, in the form of recordings, `agent_pos`
+    and `agent_dir` (where the last of YOU to move stands, and its way: 0 right, 1 down, 2 left, 3 up), `rules()`, `grid()`.
     """
 
     actions = {
@@ -53,7 +54,11 @@ class BabaIsAI(TextEnv):
     default_action = "idle"
     max_turns = MAX_TURNS
     synonyms = {
-        **{f"{verb} {side}": side for verb in ("move", "go", "step", "push") for side in ("up", "right", "down", "left")},
+        **{
+            f"{verb} {side}": side
+            for verb in ("move", "go", "step", "push")
+            for side in ("up", "right", "down", "left")
+        },
         **dict.fromkeys(("upward", "upwards", "north", "move north", "go north"), "up"),
         **dict.fromkeys(("rightward", "rightwards", "east", "move east", "go east"), "right"),
         **dict.fromkeys(("downward", "downwards", "south", "move south", "go south"), "down"),
@@ -78,10 +83,10 @@ class BabaIsAI(TextEnv):
         self.one_level = self._map is not None
         self._random: np.random.RandomState | None = None
         self.level: Level
-        self.world: World
-        self.you: int | None = None
         self.turn = 0
-        self.facing = 0
+        self.agent_dir = 0
+        self.agent_pos = [0, 0]
+        self._you: int | None = None
         self._over = True
 
     def reset(
@@ -91,26 +96,27 @@ class BabaIsAI(TextEnv):
         if seed is not None or self._random is None:
             self._random = _generator(int(self.np_random.integers(2**32)) if seed is None else seed)
         self.level = self._next_level(self._random)
-        self.world = self.level.world
-        self.you = self.world.you()
-        self.turn, self.facing = 0, 0
+        self.turn, self.agent_dir = 0, 0
+        self._you = self.level.world.you()
+        self.agent_pos = self._position(self._you or 0)
         self._over = False
-        return Observation(describe(self.world, self.you)), {}
+        return self._observe(), {}
 
     def step(self, action: str) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         if self._over:
             raise ResetNeeded("the episode is over, or none was begun: call reset() before step()")
         self.turn += 1
         won = lost = False
-        if action in FACING:
-            self.facing = FACING[action]
-            landings = self.world.step(action)
+        if action in DIRECTIONS:
+            self.agent_dir = DIRECTIONS.index(action)
+            landings = self.level.world.step(action)
+            self.agent_pos = self._position(landings[-1].cell)
             if self._original:
                 landings = landings[-1:]
             won = any(landing.win for landing in landings)
             lost = any(landing.lose for landing in landings) and not won
-            self.you = self.world.you(of_last_rule=self._original)
-        ended = "won" if won else "lost" if lost else "you_lost" if self.you is None else None
+            self._you = self.level.world.you(of_last_rule=self._original)
+        ended = "won" if won else "lost" if lost else "you_lost" if self._you is None else None
         late = self.turn >= MAX_TURNS and ended is None
         terminated = ended is not None or (late and self._original)
         truncated = late and not self._original
@@ -123,16 +129,29 @@ class BabaIsAI(TextEnv):
         info: dict[str, Any] = {}
         if self._over:
             info = {"success": won, "progression": float(won), "ended": ended or "time_limit"}
-        return Observation(describe(self.world, self.you)), reward, terminated, truncated, info
+        return self._observe(), reward, terminated, truncated, info
+
+    def _position(self, cell: int) -> list[int]:
+        return [cell % self.level.world.width, cell // self.level.world.width]
+
+    def rules(self) -> list[str]:
+        """Every rule that is written on the map, in reading order: "ball is win"."""
+        return [f"{subject} is {word}" for subject, word in self.level.world.rules]
+
+    def grid(self) -> list[list[Any]]:
+        """[x, y, stack] of every cell that is not empty, row by row, the border apart; a stack is "bottom>top"."""
+        world = self.level.world
+        cells = [(cell, world.stack(cell)) for cell, top in enumerate(world.tops) if top not in (NOTHING, BORDER)]
+        return [[cell % world.width, cell // world.width, ">".join(stack)] for cell, stack in cells]
+
+    def _observe(self) -> Observation:
+        return Observation(describe(self.level.world, self._you))
 
     def _next_level(self, random: np.random.RandomState) -> Level:
         if self._map is not None:
             return Level(self._map.copy(), "")
         task = self._tasks[random.randint(len(self._tasks))] if len(self._tasks) > 1 else self._tasks[0]
         return lay_out(task, random)
-
-
-FACING = {"right": 0, "down": 1, "left": 2, "up": 3}
 
 
 def _generator(seed: int) -> np.random.RandomState:

@@ -184,10 +184,10 @@ def _special(random: np.random.RandomState, kind: str) -> Level:
         draft.rule(1, 1, "wall", "stop")
         draft.rule(9, 1, winner, "win")
         plan = [f"make[{second} is you]", f"goto[{winner}]"]
+        draft.lay_block(second, draft.free(LEFT_PUSHABLE_OF_SPECIAL))
         if kind == "make_you-make_win":
             draft.move((9, 1), draft.free(RIGHT_PUSHABLE_OF_SPECIAL))
             plan.insert(1, f"make[{winner} is win]")
-        draft.lay_block(second, draft.free(LEFT_PUSHABLE_OF_SPECIAL))
     draft.lay_baba(LEFT_PUSHABLE_OF_SPECIAL)
     draft.lay_thing(0, RIGHT_ROOM)
     draft.lay_thing(1, RIGHT_ROOM)

@@ -42,8 +42,9 @@ class Rule(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """What one of YOU met where its step ended, be it where it began."""
+    """Where the step of one of YOU ended, be it where it began, and what was met there."""
 
+    cell: int
     win: bool
     lose: bool
 
@@ -60,7 +61,9 @@ class _Powers(NamedTuple):
 
 @cache
 def _powers(rules: tuple[Rule, ...]) -> _Powers:
-    have = {word: {item for rule in rules if rule.word == word for item in OF_NOUN[rule.subject]} for word in PROPERTIES}
+    have = {
+        word: {item for rule in rules if rule.word == word for item in OF_NOUN[rule.subject]} for word in PROPERTIES
+    }
     return _Powers(
         you=frozenset(have["you"]),
         win=frozenset(have["win"]),
@@ -161,24 +164,27 @@ class World:
             place = (cell, len(self.below.get(cell, ())))
             if place in self._waiting and tops[cell] in powers.you:
                 self._waiting.remove(place)
-                met = self._shift(cell, offset)
-                landings.append(Landing(met in powers.win, met in powers.lose))
+                to, met = self._shift(cell, offset)
+                landings.append(Landing(to, met in powers.win, met in powers.lose))
         if self._reworded:
             self.read_rules()
         self._replace()
         return landings
 
-    def _shift(self, cell: int, offset: int) -> str:
-        """Move a cell's top item by one cell, pushing what can be pushed; the item met where it comes to stand."""
+    def _shift(self, cell: int, offset: int) -> tuple[int, str]:
+        """Move a cell's top item by one cell, pushing what can be pushed; where it comes to stand, and what was there.
+
+        What cannot move meets itself: bumping into a wall wins while what moves IS WIN, as in the original.
+        """
         tops, powers = self.tops, self._powers
         ahead = cell + offset
         if tops[ahead] in powers.pushable:
             self._shift(ahead, offset)
         if tops[ahead] not in powers.walkable:
-            return tops[cell]
+            return cell, tops[cell]
         met = tops[ahead]
         self._carry(cell, ahead)
-        return met
+        return ahead, met
 
     def _carry(self, cell: int, to: int) -> None:
         place = (cell, len(self.below.get(cell, ())))

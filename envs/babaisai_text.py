@@ -22,7 +22,9 @@ def describe(world: World, you: int | None) -> str:
     if you is None:
         return f"Active rules:\n{rules}\n\n{LOST}"
     places, labels = _places(world.width, world.height, you), LABELS
-    entries = [labels[top] + places[cell] if cell != you else "" for cell, top in enumerate(world.tops) if top in labels]
+    entries = [
+        labels[top] + places[cell] if cell != you else "" for cell, top in enumerate(world.tops) if top in labels
+    ]
     return f"Active rules:\n{rules}\n\nObjects on the map:\n" + "\n".join(entries)
 
 

@@ -5,9 +5,6 @@ from agentrl.envs.babaisai import BabaIsAI
 from agentrl.golden.recording import Header, Row
 from agentrl.golden.replay import Replay, check_options, seed_of
 
-PREFIX = "env/"
-"""What the original's names of tasks begin with."""
-
 
 class BabaIsAIReplay(Replay):
     """The original reports every limit as `terminated`: whether either flag is set is compared, not which."""
@@ -23,7 +20,7 @@ class BabaIsAIReplay(Replay):
             options = {"compat": "balrog"}
             # A wrapper's rules for another level's maker, which ignores them.
             check_options(header.config or {}, ["add_ruleset"])
-        game = envs.make(f"babaisai/{header.task.removeprefix(PREFIX)}", **options)
+        game = envs.make(f"babaisai/{header.task}", **options)
         assert isinstance(game, BabaIsAI)
         self.game = game
 

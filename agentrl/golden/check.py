@@ -7,12 +7,14 @@ from pathlib import Path
 
 from agentrl.envs.errors import unknown
 from agentrl.errors import UserError, in_short, one_line
+from agentrl.golden.babaisai import BabaIsAIReplay
 from agentrl.golden.babyai import BabyAIReplay
 from agentrl.golden.crafter_states import crafter_comparison
 from agentrl.golden.recording import Recording, read
 from agentrl.golden.replay import Comparison, Difference
 
 GAMES: dict[str, Callable[[Recording], Comparison]] = {
+    "babaisai": lambda recording: BabaIsAIReplay(recording.header),
     "babyai": lambda recording: BabyAIReplay(recording.header),
     "crafter": crafter_comparison,
 }
