@@ -17,16 +17,17 @@ def print_games(as_json: bool) -> None:
     """Each game with its description and its tasks; in the table, the first `SHOWN_TASKS` of these."""
     specs = envs.games().values()
     if as_json:
-        rows = [{"name": s.name, "description": s.description, "tasks": list(s.tasks)} for s in specs]
+        rows = [
+            {"name": s.name, "description": s.description, "tasks": list(s.tasks), "missing": s.missing} for s in specs
+        ]
         print(json.dumps(rows, indent=2))
         return
     table = Table("game", "tasks", "description", box=box.SIMPLE)
     for spec in specs:
         more = len(spec.tasks) - SHOWN_TASKS
         tasks = [*spec.tasks[:SHOWN_TASKS], *([f"and {more} more: agentrl games --json"] if more > 0 else [])]
-        table.add_row(
-            Text(one_line(spec.name)), Text("\n".join(map(one_line, tasks))), Text(one_line(spec.description))
-        )
+        told = f"{spec.description} Needs {spec.missing}" if spec.missing else spec.description
+        table.add_row(Text(one_line(spec.name)), Text("\n".join(map(one_line, tasks))), Text(one_line(told)))
     Console().print(table)
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.abc import Traversable
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ BUILT_IN = (
     EntryPoint("crafter", "agentrl.envs.crafter:SPEC", GROUP),
     EntryPoint("gymnasium", "agentrl.envs.gymnasium_text:SPEC", GROUP),
     EntryPoint("signpost", "agentrl.envs.signpost:SPEC", GROUP),
+    EntryPoint("toytext", "agentrl.envs.toytext:SPEC", GROUP),
 )
 
 logger = logging.getLogger("agentrl.envs")
@@ -47,6 +49,7 @@ class GameSpec:
         texts: YAML file of the game's own words (prompts/README.md, "games/NAME.yaml"), for a game that brings them
             along; without it, a built-in game's are in agentrl.prompts, and those of a game in a file FILE.py are in
             FILE.yaml, if there is one.
+        needs: an optional package that `make` imports; agentrl's extra of the same name installs it.
     """
 
     name: str
@@ -55,6 +58,13 @@ class GameSpec:
     tasks: Sequence[str] = ("default",)
     any_task: bool = False
     texts: Path | None = None
+    needs: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """The command that installs what the game needs, if that is not here."""
+        absent = self.needs is not None and find_spec(self.needs) is None
+        return f'pip install "agentrl[{self.needs}]"' if absent else None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
@@ -156,13 +166,14 @@ def texts(game_id: str) -> Traversable | None:
     if at := in_file(game_id):
         beside = at.file.with_suffix(".yaml")
         return _in_file(at).texts or (beside if beside.is_file() else None)
-    name = game_id.partition("/")[0]
+    name, _, task = game_id.partition("/")
     try:
         own = _find(name).texts
     except GameError:  # it has no words either
         own = None
-    built_in = files("agentrl.prompts") / "games" / f"{name}.yaml"
-    return own or (built_in if built_in.is_file() else None)
+    built_in = files("agentrl.prompts") / "games"
+    found = (built_in / name / f"{task}.yaml", built_in / f"{name}.yaml")  # a task's own words, or the whole game's
+    return own or next((file for file in found if file.is_file()), None)
 
 
 def _resolve(game_id: str, options: dict[str, Any]) -> tuple[GameSpec, str]:
@@ -180,6 +191,8 @@ def _resolve(game_id: str, options: dict[str, Any]) -> tuple[GameSpec, str]:
     if task not in spec.tasks and not (spec.any_task and task):
         raise unknown("game.id", game_id, f"{name} has no such task", [f"{name}/{task}" for task in spec.tasks])
     _check_options(spec, options)
+    if spec.missing:
+        raise GameError(f"game.id = {game_id!r}: it needs the package {spec.needs}: {spec.missing}")
     return spec, task
 
 

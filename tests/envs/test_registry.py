@@ -113,6 +113,22 @@ def test_a_name_is_registered_once():
             envs.register(GameSpec(name, "", Echo))
 
 
+def test_a_game_whose_package_is_missing_is_listed_and_names_what_installs_it(monkeypatch):
+    made = []
+    envs.register(GameSpec("far", "Far away.", lambda task: made.append(task), needs="no_such_package"))
+    envs.register(GameSpec("near", "At hand.", Echo, needs="gymnasium"))
+    assert envs.games()["far"].missing == 'pip install "agentrl[no_such_package]"'
+    assert envs.games()["near"].missing is None
+    for ask in (envs.make, envs.check):
+        with pytest.raises(GameError) as caught:
+            ask("far")
+        assert str(caught.value) == (
+            "game.id = 'far': it needs the package no_such_package: pip install \"agentrl[no_such_package]\""
+        )
+    assert made == []
+    assert isinstance(envs.make("near"), Echo)
+
+
 @pytest.mark.parametrize(
     ("game_id", "words"),
     [
@@ -121,7 +137,7 @@ def test_a_name_is_registered_once():
         ("babyai/BabyAI-GoTolocal-v0", ["did you mean 'babyai/BabyAI-GoToLocal-v0'"]),
         ("babyai", ["game.id", "'babyai'", "add a task", "babyai/goto"]),
         ("babyai/", ["game.id", "no such task"]),
-        ("", ["game.id", "''", "Known: babyai"]),
+        ("", ["game.id", "''", "Known: babaisai, babyai"]),
     ],
 )
 def test_an_unknown_game_is_one_line_with_a_remedy(game_id, words):
