@@ -97,13 +97,20 @@ def length_adaptive_lambda(lengths_N: Ints, alpha: float) -> Float64:
     return np.maximum(0.0, 1.0 - 1.0 / (alpha * np.maximum(lengths_N, 1)))
 
 
-def kl_in_reward(logprobs_R: Floats, reference_R: Floats, mask_R: Bools, coef: float) -> Float64:
-    """KL penalty of each token, -coef * (logprob - reference logprob) under the policy mask, 0 elsewhere.
+def kl_in_reward(logprobs_R: Floats, reference_R: Floats, mask_R: Bools, coef: float, estimator: str = "k1") -> Float64:
+    """KL penalty of each token, -coef * k under the policy mask, 0 elsewhere; d = logprob - reference logprob:
 
-    The k1 estimate of Schulman's note on approximating KL (joschu.net/blog/kl-approx.html): unbiased, of either sign.
+        k1 = d        k2 = d^2 / 2        k3 = exp(-d) - 1 + d
+
+    (Schulman, joschu.net/blog/kl-approx.html.) k1 and k3 are unbiased; k1 has either sign, k2 and k3 have none.
     """
     penalties_R = np.zeros(len(mask_R))
-    penalties_R[mask_R] = -coef * (float64(logprobs_R)[mask_R] - float64(reference_R)[mask_R])
+    difference_M = float64(logprobs_R)[mask_R] - float64(reference_R)[mask_R]
+    if estimator == "k2":
+        difference_M = np.square(difference_M) / 2
+    elif estimator == "k3":
+        difference_M = np.expm1(-difference_M) + difference_M
+    penalties_R[mask_R] = -coef * difference_M
     return penalties_R
 
 

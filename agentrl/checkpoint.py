@@ -32,7 +32,7 @@ from agentrl.results import evaluations
 @dataclass(slots=True)
 class Progress:
     """Where a run stands at an update's boundary. `cpu_seconds` are those of the updates, evaluations left out;
-    `skipped_steps` are the optimizer steps whose gradient was not finite."""
+    `skipped_steps` are the optimizer steps whose gradient was not finite, `kl_coef` is what it was adapted to."""
 
     update: int = 0
     warmup_updates: int = 0
@@ -42,6 +42,7 @@ class Progress:
     skipped_steps: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    kl_coef: float | None = None
     evaluations: dict[str, Any] = field(default_factory=dict)
 
 

@@ -151,8 +151,14 @@ class AlgorithmConfig(Section):
     value_coef: Rate = 0.5
     first_position_weight: Rate = Field(default=3.0, description="weight of the value loss at a turn's first position")
     entropy_coef: Rate = 0.0
-    kl_coef: Rate = 0.0
-    kl_kind: Literal["reward", "loss"] = Field(default="reward", description="k1 inside the reward, or k3 as a loss")
+    kl_coef: Rate = Field(default=0.0, description="of the KL to the policy that training began with")
+    kl_kind: Literal["reward", "loss"] = Field(default="reward", description="inside the reward, or as a loss")
+    kl_estimator: Literal["k1", "k2", "k3"] | None = Field(
+        default=None, description="none: k1 in the reward, k3 in the loss"
+    )
+    kl_target: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="kl_coef changes by up to a tenth an update to keep the KL here; none: fixed"
+    )
     whiten_advantages: bool | None = Field(
         default=None, description="none: as the estimator is published, all but rloo, grpo, dr_grpo and gigpo do"
     )
@@ -160,6 +166,17 @@ class AlgorithmConfig(Section):
     is_correction_cap: Annotated[float, Field(ge=1)] | None = Field(
         default=None, description="cap of truncated importance weights, trainer over sampler; none: off"
     )
+    is_correction_mask: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=1)]] | None = Field(
+        default=None, description="leave out what has an importance weight outside of these bounds; none: off"
+    )
+    is_correction_level: Literal["token", "turn"] = Field(
+        default="token", description="weights of tokens, or of whole turns (the product of their tokens')"
+    )
+
+    @property
+    def kl(self) -> str:
+        """Which estimate of the KL is used."""
+        return self.kl_estimator or ("k1" if self.kl_kind == "reward" else "k3")
 
     @property
     def has_critic(self) -> bool:
@@ -180,6 +197,10 @@ class AlgorithmConfig(Section):
             raise ValueError(
                 f"algorithm.gamma_token, algorithm.lambda_token = {tokens}: {self.estimator} sets them; leave them out"
             )
+        if self.kl_kind == "loss" and self.kl_estimator == "k1":
+            raise ValueError("algorithm.kl_estimator = k1: as a loss its gradient is 0 on average; take k2 or k3")
+        if self.kl_target is not None and not self.kl_coef:
+            raise ValueError(f"algorithm.kl_target = {self.kl_target}: give a kl_coef to begin with")
         critic_only = {
             "critic_lambda_step": self.critic_lambda_step,
             "critic_lambda_token": self.critic_lambda_token,

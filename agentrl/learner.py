@@ -19,9 +19,9 @@ from agentrl.config import Config, OptimizerConfig
 from agentrl.losses import (
     cispo_loss,
     entropy_bonus,
-    kl_k3_loss,
+    importance_weights,
+    kl_loss,
     policy_loss,
-    truncated_importance_weights,
     value_loss,
 )
 from agentrl.policy import ActorCritic, Rows
@@ -71,6 +71,7 @@ class Learner:
             weight_decay=config.optimizer.weight_decay,
         )
         self.reference: ActorCritic | None = None
+        self.kl_coef = config.algorithm.kl_coef
         self.policy_steps = 0
         self.value_steps = 0
 
@@ -89,7 +90,14 @@ class Learner:
 
     def targets(self, batch: TurnBatch, critic_only: bool = False) -> tuple[Targets, dict[str, float]]:
         """What the update holds fixed, with the metrics known before its first step."""
-        return make_targets(batch, self.scores(batch, not critic_only), self.config.algorithm, self.ranks)
+        scores = self.scores(batch, not critic_only)
+        return make_targets(batch, scores, self.config.algorithm, self.ranks, self.kl_coef)
+
+    def adapt_kl(self, measured: float) -> None:
+        """Move the KL's coefficient by at most a tenth towards `kl_target` (Ziegler et al. 2019, arXiv 1909.08593)."""
+        target = self.config.algorithm.kl_target
+        if target is not None:
+            self.kl_coef *= 1.0 + 0.5 * min(0.2, max(-0.2, measured / target - 1.0))
 
     def update(self, batch: TurnBatch, targets: Targets, update: int, critic_only: bool = False) -> dict[str, float]:
         """One update: epochs x minibatches optimizer steps, always the same number of them.
@@ -158,17 +166,19 @@ class Learner:
             targets.weights_R[chosen_C],
         )
         everywhere_C = torch.ones_like(logprobs_C, dtype=torch.bool)
-        cap = algorithm.is_correction_cap
+        turn_C = torch.from_numpy(np.searchsorted(batch.reply_offsets, chosen_C, side="right")).to(logprobs_C.device)
+        corrected_C, cap, bounds = weights_C, algorithm.is_correction_cap, algorithm.is_correction_mask
+        if cap is not None or bounds is not None:
+            of_turn = turn_C if algorithm.is_correction_level == "turn" else None
+            corrected_C = weights_C * importance_weights(old_C, sampler_C, cap=cap, bounds=bounds, turn_R=of_turn)
         options: dict[str, Any] = {
             "clip_low": algorithm.clip_low,
             "clip_high": algorithm.clip_high,
             "denominator": weights,
-            "weights_R": weights_C if cap is None else weights_C * truncated_importance_weights(old_C, sampler_C, cap),
+            "weights_R": corrected_C,
+            "turn_R": None if algorithm.ratio == "token" else turn_C,
             "product": algorithm.ratio == "turn_product",
         }
-        if algorithm.ratio != "token":
-            turn_C = np.searchsorted(batch.reply_offsets, chosen_C, side="right")
-            options["turn_R"] = torch.from_numpy(turn_C).to(logprobs_C.device)
         if algorithm.policy_loss == "ppo":
             options["dual_clip"] = algorithm.dual_clip
         surrogate_loss = policy_loss if algorithm.policy_loss == "ppo" else cispo_loss
@@ -178,9 +188,9 @@ class Learner:
         loss = surrogate + loss - algorithm.entropy_coef * entropy
         if targets.reference_R is not None and algorithm.kl_kind == "loss":
             (reference_C,) = self._tensors(targets.reference_R[chosen_C])
-            kl = kl_k3_loss(logprobs_C, reference_C, everywhere_C, weights, weights_C)
+            kl = kl_loss(logprobs_C, reference_C, everywhere_C, weights, weights_C, algorithm.kl)
             stats["losses/kl"] = kl.detach()
-            loss = loss + algorithm.kl_coef * kl
+            loss = loss + self.kl_coef * kl
         return loss, stats
 
     def _apply_gradients(self, critic_only: bool) -> dict[str, float]:

@@ -34,7 +34,7 @@ def policy_loss(
 
     Clipping: Schulman et al. 2017, arXiv 1707.06347; separate bounds: DAPO, arXiv 2503.14476. Dual clip (Ye et al.
     2020, arXiv 1912.09729) bounds the loss of a negative advantage by dual_clip * |A|, whatever r; None: no bound.
-    `weights_R` (see `truncated_importance_weights`) multiply each token's loss. With `turn_R`, the number of each
+    `weights_R` (see `importance_weights`) multiply each token's loss. With `turn_R`, the number of each
     token's turn, a turn has one ratio for all its tokens (see `turn_log_ratio`).
 
     Stats: clip_fraction and dual_clip_fraction, tokens whose loss the bound changed; approx_kl, the k3 estimate of
@@ -152,20 +152,47 @@ def entropy_bonus(entropy_R: Tensor, mask_R: Tensor, denominator: float, weights
     return _normalised(masked_R if weights_R is None else masked_R * weights_R.masked_fill(~mask_R, 0.0), denominator)
 
 
-def kl_k3_loss(
-    logprobs_R: Tensor, reference_R: Tensor, mask_R: Tensor, denominator: float, weights_R: Tensor | None = None
+def kl_loss(
+    logprobs_R: Tensor,
+    reference_R: Tensor,
+    mask_R: Tensor,
+    denominator: float,
+    weights_R: Tensor | None = None,
+    estimator: str = "k3",
 ) -> Tensor:
-    """Mean k3 estimate of KL(policy, reference), never negative, as GRPO adds it to the loss (arXiv 2402.03300)."""
-    k3_R = _k3(_log_ratio(reference_R, logprobs_R, mask_R))
-    return _normalised(k3_R if weights_R is None else k3_R * weights_R.masked_fill(~mask_R, 0.0), denominator)
+    """Mean estimate of KL(policy, reference), never negative.
 
-
-def truncated_importance_weights(trainer_logprobs_R: Tensor, sampler_logprobs_R: Tensor, cap: float) -> Tensor:
-    """min(trainer probability / sampler probability, cap) of each token, detached (Ionides 2008).
-
-    Equal logprobs give exactly 1 (for a cap of at least 1), and a loss times 1 is the same to the bit.
+    k3, as GRPO adds it to the loss (arXiv 2402.03300); or k2, half the square of the log ratio, whose gradient is that
+    of the KL itself on average (joschu.net/blog/kl-approx.html). k1's would be 0.
     """
-    return (trainer_logprobs_R - sampler_logprobs_R).detach().exp().clamp(max=cap)
+    log_ratio_R = _log_ratio(reference_R, logprobs_R, mask_R)
+    kl_R = _k3(log_ratio_R) if estimator == "k3" else log_ratio_R.square() / 2
+    return _normalised(kl_R if weights_R is None else kl_R * weights_R.masked_fill(~mask_R, 0.0), denominator)
+
+
+def importance_weights(
+    trainer_logprobs_R: Tensor,
+    sampler_logprobs_R: Tensor,
+    *,
+    cap: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    turn_R: Tensor | None = None,
+) -> Tensor:
+    """Weights trainer / sampler of each token, detached, that correct for a sampler which was another policy.
+
+    With PPO's ratio, trainer now over trainer then, this is decoupled PPO (AReaL, arXiv 2505.24298): the sampler is the
+    behaviour policy, the trainer before the first step the proximal one. `cap` truncates (Ionides 2008); `bounds` set
+    weights outside of them to 0 (IcePop). With `turn_R`, the number of each token's turn, a turn's weight is the
+    product of its tokens'. Equal logprobs give exactly 1, and a loss times 1 is the same to the bit.
+    """
+    everywhere_R = torch.ones_like(trainer_logprobs_R, dtype=torch.bool)
+    log_ratio_R = _log_ratio(trainer_logprobs_R, sampler_logprobs_R, everywhere_R).detach()
+    if turn_R is not None:
+        log_ratio_R = turn_log_ratio(log_ratio_R, turn_R, everywhere_R, product=True)
+    weights_R = log_ratio_R.exp()
+    if bounds is not None:
+        weights_R = weights_R.masked_fill((weights_R < bounds[0]) | (weights_R > bounds[1]), 0.0)
+    return weights_R if cap is None else weights_R.clamp(max=cap)
 
 
 def mismatch_stats(trainer_logprobs_R: Tensor, sampler_logprobs_R: Tensor, mask_R: Tensor) -> dict[str, float]:

@@ -100,13 +100,17 @@ def score(
 
 
 def make_targets(
-    batch: TurnBatch, scores: Scores, algorithm: AlgorithmConfig, ranks: Ranks
+    batch: TurnBatch, scores: Scores, algorithm: AlgorithmConfig, ranks: Ranks, kl_coef: float | None = None
 ) -> tuple[Targets, dict[str, float]]:
-    """Advantages and returns from scores, and the metrics known before the first step (over all ranks)."""
+    """Advantages and returns from scores, and the metrics known before the first step (over all ranks).
+
+    `kl_coef` stands for the config's where that has been adapted.
+    """
     mask_R = batch.policy_mask_R
     penalties_R = np.zeros(len(mask_R))
     if scores.reference_R is not None and algorithm.kl_kind == "reward":
-        penalties_R = kl_in_reward(scores.logprobs_R, scores.reference_R, mask_R, algorithm.kl_coef)
+        coef = algorithm.kl_coef if kl_coef is None else kl_coef
+        penalties_R = kl_in_reward(scores.logprobs_R, scores.reference_R, mask_R, coef, algorithm.kl)
     rewards_R = token_rewards(batch.reward_N, batch.reply_offsets, penalties_R)
     if algorithm.has_critic:
         bootstrap = scores.prompt_values_N, scores.next_values_N

@@ -80,6 +80,8 @@ class Trainer:
         self._saved: int | None = None
         if found:
             self.progress, self._games = checkpoint.load(found[-1], self.learner)
+            if self.progress.kl_coef is not None:
+                self.learner.kl_coef = self.progress.kl_coef
             self._saved = self.update
             checkpoint.recall(self.progress, self.run_dir, config)
             self.parts.engine.policy_version = self.progress.policy_version
@@ -154,6 +156,10 @@ class Trainer:
         metrics |= self.learner.update(batch, targets, self.update, critic_only)
         self.progress.skipped_steps += int(metrics["optimizer/skipped_steps"])
         self.progress.cpu_seconds += time.process_time() - cpu_clock
+        if not critic_only and "reference_kl" in metrics:
+            metrics["kl_coef"] = self.learner.kl_coef
+            self.learner.adapt_kl(metrics["reference_kl"])
+            self.progress.kl_coef = self.learner.kl_coef
         self._advance(self.ranks.count * len(batch), critic_only, metrics.get("explained_variance", 0.0))
         seconds = time.monotonic() - clock
         metrics |= {

@@ -416,3 +416,11 @@ def test_c09_whitening_over_ranks_equals_one_rank(cuts: list[int]) -> None:
     for thread in threads:
         thread.join()
     np.testing.assert_allclose(np.concatenate(result), whiten(x, mask), rtol=0, atol=1e-6)
+
+
+def test_kl_in_reward_by_every_estimate() -> None:
+    """d = log 2: k1 log 2, k2 log(2)^2 / 2, k3 1/2 - 1 + log 2."""
+    d = np.log(2)
+    for estimator, k in (("k1", d), ("k2", d * d / 2), ("k3", -0.5 + d)):
+        penalties = kl_in_reward(np.array([d, 9.0]), np.zeros(2), np.array([True, False]), 0.1, estimator)
+        np.testing.assert_allclose(penalties, [-0.1 * k, 0.0])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from games import recipe
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from agentrl.episode_advantages import dr_grpo, gigpo, grpo, rloo, turn_returns
 from agentrl.estimators import with_critic, without_critic
 from agentrl.records import Turn, TurnBatch
 from agentrl.targets import aggregation_weights
+from agentrl.tracking import read_metrics
 from agentrl.trainer import Trainer
 
 GAMMAS: dict[str, Any] = {"gamma_step": 0.9, "lambda_step": 0.8}
@@ -178,6 +180,8 @@ EPISODES: dict[str, Any] = {"form": "episodes", "num_envs": 4, "group_size": 2}
         ({"group_size": 2}, {}, "batch.group_size = 2: groups need batch.form = episodes"),
         ({}, {"estimator": "turn_gae", "lambda_token": 0.5}, "algorithm.gamma_token, algorithm.lambda_token"),
         (EPISODES, {"estimator": "rloo", "critic_lambda_step": 1.0}, "algorithm.critic_lambda_step = 1.0: rloo has no"),
+        ({}, {"kl_kind": "loss", "kl_estimator": "k1"}, "take k2 or k3"),
+        ({}, {"kl_target": 0.1}, "algorithm.kl_target = 0.1: give a kl_coef to begin with"),
         ({}, {"length_adaptive_alpha": 0.1, "lambda_token": 0.9}, "it sets lambda_token"),
     ],
 )
@@ -223,3 +227,38 @@ def test_every_estimator_learns_to_repeat_a_word(algorithm: dict[str, Any], tmp_
     has_critic = config.algorithm.has_critic
     rows = (tmp_path / "run" / "metrics.jsonl").read_text()
     assert ("losses/value" in rows) == ("explained_variance" in rows) == has_critic
+
+
+def test_an_adapted_kl_coefficient_moves_towards_its_target_and_is_resumed(tmp_path: Path) -> None:
+    """A KL below its target lowers the coefficient by a tenth an update; a resumed run goes on from there."""
+    sections: dict[str, Any] = {
+        "algorithm": {"kl_coef": 0.1, "kl_target": 1e6},
+        "evaluation": {"episodes": 0},
+        "checkpoint": {"every": 1},
+    }
+    Trainer(recipe(tmp_path, batch={"updates": 2}, **sections)).fit()
+    resumed = Trainer(recipe(tmp_path, batch={"updates": 4}, **sections), resume=True)
+    assert resumed.learner.kl_coef == pytest.approx(0.1 * 0.9**2)
+    resumed.fit()
+    coefficients = [row["kl_coef"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "kl_coef" in row]
+    assert coefficients == pytest.approx([0.1 * 0.9**i for i in range(4)])
+
+
+def test_a_kl_above_its_target_raises_the_coefficient(tmp_path: Path) -> None:
+    trainer = Trainer(recipe(tmp_path, algorithm={"kl_coef": 0.1, "kl_target": 0.5}))
+    for measured, coefficient in ((5.0, 0.11), (0.55, 0.11 * 1.05), (-1.0, 0.11 * 1.05 * 0.9)):
+        trainer.learner.adapt_kl(measured)
+        assert trainer.learner.kl_coef == pytest.approx(coefficient)
+
+
+@pytest.mark.parametrize("level", ["token", "turn"])
+def test_a_correction_of_nearly_equal_logprobs_changes_next_to_nothing(level: str, tmp_path: Path) -> None:
+    """The engine's logprobs are the trainer's to 1e-6, so bounds of one part in a thousand leave everything in."""
+    weights = []
+    for correction in ({}, {"is_correction_mask": (0.999, 1.001), "is_correction_level": level}):
+        folder = tmp_path / str(len(weights))
+        trainer = Trainer(recipe(folder, algorithm=correction, batch={"updates": 1}, evaluation={"episodes": 0}))
+        trainer.fit()
+        weights.append([p.detach().clone() for p in trainer.parts.model.parameters()])
+    for one, other in zip(*weights, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)

@@ -14,10 +14,10 @@ from agentrl.losses import (
     MAX_LOG_RATIO,
     cispo_loss,
     entropy_bonus,
-    kl_k3_loss,
+    importance_weights,
+    kl_loss,
     mismatch_stats,
     policy_loss,
-    truncated_importance_weights,
     turn_log_ratio,
     value_loss,
 )
@@ -78,7 +78,8 @@ LOSSES: dict[str, tuple[str, Callable[[dict[str, Tensor], float], Tensor]]] = {
     "policy": ("logprobs_R", lambda n, d: policy_of(n, d)[0]),
     "value": ("values_R", lambda n, d: value_of(n, d)[0]),
     "entropy": ("entropy_R", lambda n, d: entropy_bonus(n["entropy_R"], n["mask_R"], d)),
-    "kl": ("logprobs_R", lambda n, d: kl_k3_loss(n["logprobs_R"], n["reference_R"], n["mask_R"], d)),
+    "kl": ("logprobs_R", lambda n, d: kl_loss(n["logprobs_R"], n["reference_R"], n["mask_R"], d)),
+    "k2": ("logprobs_R", lambda n, d: kl_loss(n["logprobs_R"], n["reference_R"], n["mask_R"], d, estimator="k2")),
     "turn": ("logprobs_R", lambda n, d: turns_of(n, d, product=False)),
     "turn_product": ("logprobs_R", lambda n, d: turns_of(n, d, product=True)),
     "cispo": ("logprobs_R", cispo_of),
@@ -114,6 +115,8 @@ def naive(name: str, n: dict[str, Tensor], denominator: float) -> Tensor:
             )
         elif name == "entropy":
             total = total + n["entropy_R"][i]
+        elif name == "k2":
+            total = total + (n["logprobs_R"][i] - n["reference_R"][i]) ** 2 / 2
         elif name == "cispo":
             ratio = torch.exp(n["logprobs_R"][i] - n["old_logprobs_R"][i]).detach()
             weight = torch.clip(ratio, 0.8, 1.3) * n["weights_R"][i]
@@ -291,7 +294,7 @@ def test_c04_equal_logprobs_change_nothing_to_the_bit() -> None:
     advantages = torch.randn(1000, generator=generator)
     mask = torch.rand(1000, generator=generator) < 0.8
     results = []
-    for weights in (None, truncated_importance_weights(trained, trained.clone(), cap=2.0)):
+    for weights in (None, importance_weights(trained, trained.clone(), cap=2.0, bounds=(0.5, 2.0))):
         for dual_clip in (None, 3.0):
             leaf = trained.clone().requires_grad_()
             args = leaf, trained, advantages, mask
@@ -303,13 +306,13 @@ def test_c04_equal_logprobs_change_nothing_to_the_bit() -> None:
     for loss, grad in results:
         assert torch.equal(loss, (-advantages * mask).sum() / 1024)
         assert torch.equal(grad, -advantages * mask / 1024)
-    assert kl_k3_loss(trained, trained.clone(), mask, 1024) == 0
+    assert kl_loss(trained, trained.clone(), mask, 1024) == 0
 
 
-def test_c04_truncated_importance_weights() -> None:
+def test_c04_truncated_weights() -> None:
     trainer = torch.tensor([-1.0, -1.0, -1.0, 0.0], requires_grad=True)
     sampler = torch.tensor([-1.0, -1.5, -0.5, -500.0])
-    weights = truncated_importance_weights(trainer, sampler, cap=1.5)
+    weights = importance_weights(trainer, sampler, cap=1.5)
     # exp(0), min(exp(.5) = 1.6487, 1.5), exp(-.5), min(exp(500), 1.5)
     torch.testing.assert_close(weights, torch.tensor([1.0, 1.5, 0.60653066, 1.5]))
     assert weights[0] == 1
@@ -342,7 +345,7 @@ def test_c04_mismatch_stats_at_the_ends() -> None:
 def test_c05_k3_is_never_negative(difference: float) -> None:
     logprobs, reference = torch.tensor([0.0]), torch.tensor([difference])
     mask = torch.ones(1, dtype=torch.bool)
-    assert kl_k3_loss(logprobs, reference, mask, 1) >= 0
+    assert kl_loss(logprobs, reference, mask, 1) >= 0
     assert mismatch_stats(logprobs, reference, mask)["logprob_diff/k3"] >= 0
     assert policy_loss(reference, logprobs, logprobs, mask, **CLIP, denominator=1)[1]["approx_kl"] >= 0
 
@@ -350,15 +353,15 @@ def test_c05_k3_is_never_negative(difference: float) -> None:
 def test_k3_of_a_small_difference_is_exact() -> None:
     """d^2 / 2 + d^3 / 6 for d = 1e-4; exp(d) - 1 - d in float32 keeps no digit of it."""
     mask = torch.ones(1, dtype=torch.bool)
-    loss = kl_k3_loss(torch.tensor([0.0]), torch.tensor([1e-4]), mask, 1)
+    loss = kl_loss(torch.tensor([0.0]), torch.tensor([1e-4]), mask, 1)
     assert loss.item() == pytest.approx(5.00017e-9, rel=1e-3)
 
 
-def test_kl_k3_loss_by_hand() -> None:
+def test_kl_loss_by_hand() -> None:
     """log(reference / policy) = -.5 and 1: (exp(-.5) - .5) and (exp(1) - 2); its gradient is 1 - reference / policy."""
     logprobs = torch.tensor([-1.0, -2.0, -1.0], dtype=torch.float64, requires_grad=True)
     reference = torch.tensor([-1.5, -1.0, -9.0], dtype=torch.float64)
-    loss = kl_k3_loss(logprobs, reference, torch.tensor([True, True, False]), 2)
+    loss = kl_loss(logprobs, reference, torch.tensor([True, True, False]), 2)
     loss.backward()
     assert loss.item() == pytest.approx((0.10653066 + 0.71828183) / 2)
     expected = torch.tensor([1 - 0.60653066, 1 - 2.71828183, 0], dtype=torch.float64) / 2
@@ -429,10 +432,41 @@ def test_cispo_keeps_the_gradient_that_ppo_clips() -> None:
     assert stats["approx_kl"].item() == pytest.approx(0.5 - math.log(1.5))
 
 
-@pytest.mark.parametrize("loss", [entropy_bonus, lambda x, mask, d, w: kl_k3_loss(x, torch.zeros_like(x), mask, d, w)])
+@pytest.mark.parametrize("loss", [entropy_bonus, lambda x, mask, d, w: kl_loss(x, torch.zeros_like(x), mask, d, w)])
 def test_weights_of_other_means(loss: Callable[..., Tensor]) -> None:
     """A token of weight 2 counts as two; what is masked counts nothing, whatever its weight."""
     x = torch.tensor([0.3, -0.2, 5.0], dtype=torch.float64)
     mask, weights = torch.tensor([True, True, False]), torch.tensor([2.0, 1.0, math.nan], dtype=torch.float64)
     twice = loss(torch.tensor([0.3, 0.3, -0.2], dtype=torch.float64), torch.ones(3, dtype=torch.bool), 3.0, None)
     torch.testing.assert_close(loss(x, mask, 3.0, weights), twice)
+
+
+def test_importance_weights_by_hand() -> None:
+    """Weights 2, 1/2 and 4 of tokens, the first two of one turn: its product is 1."""
+    trainer, sampler = torch.tensor([2.0, 0.5, 4.0]).log(), torch.zeros(3)
+    turn = torch.tensor([3, 3, 8])
+    of_tokens = {"bounds": (0.5, 2.0)}, {"cap": 3.0}, {"bounds": (0.6, 5.0), "cap": 3.0}
+    for options, expected in zip(of_tokens, ([2, 0.5, 0], [2, 0.5, 3], [2, 0, 3]), strict=True):
+        torch.testing.assert_close(importance_weights(trainer, sampler, **options), torch.tensor(expected).float())
+    of_turns = importance_weights(trainer, sampler, bounds=(0.6, 5.0), turn_R=turn)
+    torch.testing.assert_close(of_turns, torch.tensor([1.0, 1.0, 4.0]))
+
+
+@pytest.mark.parametrize("turn", [None, torch.arange(24) // 4])
+def test_with_equal_logprobs_every_weight_is_1_to_the_bit(turn: Tensor | None) -> None:
+    logprobs = numbers(7, 24)["logprobs_R"].float()
+    weights = importance_weights(logprobs, logprobs.clone(), cap=1.0, bounds=(1.0, 1.0), turn_R=turn)
+    assert weights.tolist() == [1.0] * 24
+
+
+def test_gradient_of_k2_is_that_of_the_kl() -> None:
+    """Over all tokens of a softmax, weighted by their probability, the gradient of k2 is the KL's; that of k1 is 0."""
+    logits = torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([0.1, 0.4, -0.2], dtype=torch.float64).log_softmax(0)
+    logprobs = logits.log_softmax(0)
+    (exact,) = torch.autograd.grad((logprobs.exp() * (logprobs - reference)).sum(), logits, retain_graph=True)
+    mask, weights = torch.ones(3, dtype=torch.bool), logprobs.detach().exp()
+    k2 = kl_loss(logprobs, reference, mask, 1.0, weights, "k2")
+    torch.testing.assert_close(torch.autograd.grad(k2, logits, retain_graph=True)[0], exact)
+    k1 = (weights * (logprobs - reference)).sum()
+    torch.testing.assert_close(torch.autograd.grad(k1, logits)[0], torch.zeros_like(exact))
