@@ -93,5 +93,5 @@ def discounted_tails(x_M: Float64, factor_M: Float64, offsets: Ints) -> Float64:
     return y_M
 
 
-def float64(x: Floats) -> Float64:
+def float64(x: Floats | float) -> Float64:
     return np.asarray(x, dtype=np.float64)
