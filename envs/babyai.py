@@ -1,6 +1,7 @@
 """BabyAI (arXiv 1810.08272) in words: rules and levels of the minigrid package, the text of BALROG.
 
-No image is ever encoded or drawn: minigrid's own observation is switched off, and each step describes one view.
+No image is encoded, and none drawn unless `render` is called: minigrid's own observation is switched off, and each
+step describes one view.
 """
 
 from typing import Any
@@ -30,10 +31,12 @@ class BabyAI(TextEnv):
         num_dists: objects that the mission does not need; for `TASKS` only, minigrid's levels have their own number.
         reward: at success `native` pays 1 - 0.9 * turns / max_turns, `binary` pays 1; nothing before.
         compat: `balrog` is the original to the letter: no synonyms, and success in the last turn is truncated, too.
+        render_mode: `rgb_array` lets `render()` draw.
 
     An action that is not among `actions` plays `default_action`.
     """
 
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
     actions = {
         "turn left": "turn by 90 degrees to the left",
         "turn right": "turn by 90 degrees to the right",
@@ -69,7 +72,14 @@ class BabyAI(TextEnv):
         "open the door": "toggle",
     }
 
-    def __init__(self, task: str, num_dists: int = 0, reward: str = "native", compat: str | None = None) -> None:
+    def __init__(
+        self,
+        task: str,
+        num_dists: int = 0,
+        reward: str = "native",
+        compat: str | None = None,
+        render_mode: str | None = None,
+    ) -> None:
         if whole_number("num_dists", num_dists, 0, MOST_DISTRACTORS) and task not in TASKS:
             field = f"game.options.num_dists = {num_dists!r}"
             raise GameError(f"{field}: {task} sets its own number of distractors; leave the option out")
@@ -77,6 +87,7 @@ class BabyAI(TextEnv):
         self._original = choice("compat", compat, (None, "balrog")) == "balrog"
         if self._original:
             self.synonyms = {}
+        self.render_mode = choice("render_mode", render_mode, (None, "rgb_array"))
         self.level = make_level(task, num_dists)
         self.level.gen_obs = dict  # type: ignore[method-assign]  # the encoded view is most of minigrid's time
         # The limit depends on the mission: one is drawn for its sake, so that `max_turns` is there before `reset`.
@@ -112,6 +123,10 @@ class BabyAI(TextEnv):
 
     def scripted_player(self) -> ScriptedPlayer:
         return BotPlayer(self.level, lambda: self._last_action)
+
+    def render(self) -> Any:
+        """Minigrid's picture of the whole level, (height, width, 3) bytes, in `render_mode: rgb_array`; else None."""
+        return self.level.get_frame() if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
         self.level.close()

@@ -5,13 +5,16 @@ import re
 import sys
 import threading
 import warnings
+from collections import Counter
 
+import numpy as np
 import pytest
 from fresh_python import told
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
+from minigrid.core.grid import Grid
 
-from agentrl.envs import GameError, make
+from agentrl.envs import GameError, babyai_text, make
 from agentrl.envs.babyai import BabyAI
 from agentrl.envs.babyai_levels import MINIGRID_LEVELS, TASKS, LocalLevel
 from agentrl.parsing import parse_action
@@ -46,8 +49,37 @@ def solved(game, seed):
 def test_gymnasiums_own_checks_pass(task):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*not have.*render_modes.*")
-        check_env(BabyAI(task), skip_render_check=True)
+        check_env(BabyAI(task, render_mode="rgb_array"), skip_render_check=True)
+
+
+def test_a_step_looks_once_and_draws_and_encodes_nothing_unless_asked(monkeypatch):
+    calls = Counter()
+
+    def counted(owner, name):
+        original = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, **options: calls.update([name]) or original(*args, **options))
+
+    counted(babyai_text, "_view")
+    for name in ("render", "slice", "encode", "process_vis"):
+        counted(Grid, name)
+    for mode in ("rgb_array", None):
+        game = BabyAI("open", num_dists=8, render_mode=mode)
+        calls.clear()
+        game.reset(seed=0)
+        for _ in range(20):
+            game.step("turn left")
+        assert calls == {"_view": 21}
+        before = game.np_random.bit_generator.state
+        picture = game.render()
+        assert calls["render"] == (mode is not None)
+        assert game.np_random.bit_generator.state == before
+    assert picture is None
+    game = BabyAI("open", render_mode="rgb_array")
+    game.reset(seed=0)
+    first = game.render()
+    assert (first.shape, first.dtype) == ((8 * 32, 15 * 32, 3), np.uint8)
+    game.step("turn left")
+    assert not np.array_equal(first, game.render())
 
 
 @pytest.mark.parametrize("task", [*TASKS, "BabyAI-BossLevel-v0", "BabyAI-Unlock-v0"])

@@ -6,7 +6,7 @@ import warnings
 import crafter
 import numpy as np
 import pytest
-from crafter import constants
+from crafter import constants, engine
 from fresh_python import told
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
@@ -172,6 +172,19 @@ def test_a_picture_changes_nothing_by_day_and_night():
         assert np.array_equal(first, second)
         assert np.array_equal(before[1], game.simulation.world.random.get_state()[1])
     assert started()[0].render() is None
+
+
+@pytest.mark.parametrize("mode", [None, "rgb_array"])
+def test_no_step_draws_a_picture_or_loads_what_pictures_are_made_of(monkeypatch, mode):
+    drawn = []
+    monkeypatch.setattr(engine, "Textures", lambda folder: drawn.append(folder))
+    monkeypatch.setattr(engine.LocalView, "__call__", lambda *args: drawn.append(args))
+    game, _ = started(render_mode=mode, night_rng="balrog")
+    game.simulation._step = 210
+    for _ in range(10):
+        game.step("Noop")
+    assert game.simulation.world.daylight < 0.5
+    assert drawn == []
 
 
 def test_reset_is_followed_by_a_step_of_nothing():
