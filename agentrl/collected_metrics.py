@@ -40,6 +40,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
                     t.dropped_turns > 0,
                     len(t.prompt_ids),
                     len(t.reply_ids),
+                    1 - len(set(t.reply_ids)) / max(1, len(t.reply_ids)),
                     *(t.error is not None and kind_of(t.error) == kind for kind in KINDS),
                 )
                 for t in collected.turns
@@ -55,6 +56,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
         "dropped_fraction",
         "prompt_tokens",
         "reply_tokens",
+        "repetition",
         *(f"error_{kind}_fraction" for kind in KINDS),
     )
     metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}

@@ -260,6 +260,21 @@ class EvaluationConfig(Section):
     keep_episodes: NonNegative = Field(default=3, description="whole episodes written for the report")
 
 
+class AlarmsConfig(Section):
+    """Thresholds of metrics beyond which a run says that something is wrong, and what to try; none: no such alarm."""
+
+    approx_kl: Rate | None = 0.3
+    clip_fraction: Fraction | None = 0.6
+    entropy: Rate | None = Field(default=1e-4, description="alarm below it")
+    explained_variance: float | None = Field(default=-2.0, description="alarm below it")
+    effective_sample_size: Fraction | None = Field(default=0.5, description="alarm below it")
+    invalid_fraction: Fraction | None = 0.9
+    length_stop_fraction: Fraction | None = 0.5
+    repetition: Fraction | None = Field(default=0.7, description="1 - distinct tokens / tokens of a reply, mean")
+    grad_norm_ratio: Rate | None = Field(default=50.0, description="of the policy's norm over its recent median")
+    stop_after: NonNegative = Field(default=0, description="stop after so many alarmed updates in a row; 0: never")
+
+
 class CheckpointConfig(Section):
     """What is written for resuming."""
 
@@ -300,6 +315,7 @@ class Config(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     imitation: ImitationConfig = ImitationConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    alarms: AlarmsConfig = AlarmsConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     tracking: TrackingConfig = TrackingConfig()
 

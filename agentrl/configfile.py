@@ -98,7 +98,16 @@ def require_same_run(config: Config, stored: Path) -> None:
     of a run.
     """
     before = load_config(stored)
-    for name in ("seed", "rows", "game.id", "game.options", "model.path", "model.new"):
+    for name in (
+        "seed",
+        "rows",
+        "game.id",
+        "game.options",
+        "model.path",
+        "model.new",
+        "batch.form",
+        "batch.group_size",
+    ):
         asked, begun = (attrgetter(name)(either) for either in (config, before))
         if asked != begun:
             asked, begun = (_plain(x.model_dump()) if isinstance(x, Section) else x for x in (asked, begun))
@@ -112,15 +121,17 @@ def describe(config: Config) -> str:
     """The whole config as YAML, and what follows from it as comments: the text is itself a recipe."""
     warmup, per_update = config.critic_warmup.max_updates, config.turns_per_update
     tokens = per_update * (config.prompt.max_prompt_tokens + config.engine.max_reply_tokens)
+    episodes = config.batch.form == "episodes"
+    turns_in_all = (config.batch.updates + warmup) * per_update
     players = ["sampled"] + [kind for kind in ("greedy", "random") if getattr(config.evaluation, kind)]
     facts = {
-        "turns per update": f"{per_update:,}",
+        "turns per update": f"those of {per_update:,} episodes" if episodes else f"{per_update:,}",
         "optimizer steps per update": f"{config.optimizer_steps_per_update:,}",
         "optimizer steps of the policy": f"{config.policy_steps:,}",
         "critic warm-up updates, at most": f"{warmup:,}",
-        "critic warm-up turns, at most": f"{warmup * per_update:,}",
-        "turns in all, at most": f"{(config.batch.updates + warmup) * per_update:,}",
-        "prompt + reply tokens per update, at most": f"{tokens:,}",
+        **({} if episodes else {"critic warm-up turns, at most": f"{warmup * per_update:,}"}),
+        **({} if episodes else {"turns in all, at most": f"{turns_in_all:,}"}),
+        **({} if episodes else {"prompt + reply tokens per update, at most": f"{tokens:,}"}),
         "imitation episodes": f"{config.imitation.episodes:,}",
         "games run in": f"{config.workers.processes:,} worker processes"
         if config.workers.processes

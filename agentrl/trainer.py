@@ -16,6 +16,7 @@ from accelerate.utils import set_seed
 
 from agentrl import checkpoint
 from agentrl.agents import Agent, RandomAgent
+from agentrl.alarms import Alarms
 from agentrl.assembly import assemble
 from agentrl.callbacks import Callback
 from agentrl.checkpoint import Checkpoints, Progress
@@ -88,6 +89,7 @@ class Trainer:
         elif config.imitation.episodes:
             require_player(self.parts.games)
         self.callbacks: list[Callback] = [
+            Alarms(config.alarms),
             RichProgress(),
             *(make_trackers(config, self.run_dir, self.update if resume else None) if self.is_main else ()),
             Checkpoints(),

@@ -174,7 +174,7 @@ def test_a_game_of_chance_is_named_when_it_does_not_replay() -> None:
 
 def test_metrics_of_a_batch() -> None:
     def turn(**fields: Any) -> Turn:
-        return Turn("fake/echo", 0, 0, 0, 0, prompt_ids=[1] * 10, reply_ids=[1, 2], **fields)
+        return Turn("fake/echo", 0, 0, 0, 0, prompt_ids=[1] * 10, reply_ids=[1, 2, 1, 1], **fields)
 
     def episode(game_return: float, length: int, success: bool | None, error: str | None = None) -> Episode:
         return Episode(
@@ -201,7 +201,8 @@ def test_metrics_of_a_batch() -> None:
         "turns/prompt_too_long_fraction": 0.125,
         "turns/dropped_fraction": 0.125,
         "turns/prompt_tokens": 10.0,
-        "turns/reply_tokens": 2.0,
+        "turns/reply_tokens": 4.0,
+        "turns/repetition": 0.5,
         "turns/error_raised_fraction": 0.0,
         "turns/error_crashed_fraction": 0.0,
         "turns/error_hung_fraction": 0.125,

@@ -229,6 +229,7 @@ def test_describe_counts(recipe):
         "turns in all, at most": "135",
         "prompt + reply tokens per update, at most": "1,665",
         "imitation episodes": "6",
+        "games run in": "the trainer's own process",
         "episodes per evaluation": "9 each of sampled, random",
     }
 
