@@ -8,9 +8,10 @@ from gymnasium.error import ResetNeeded
 
 from agentrl.envs.babaisai_levels import TASKS, Level, lay_out
 from agentrl.envs.babaisai_maps import read_map
+from agentrl.envs.babaisai_player import Solver
 from agentrl.envs.babaisai_rules import BORDER, NOTHING, World
 from agentrl.envs.babaisai_text import describe
-from agentrl.envs.base import Observation, TextEnv
+from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
 from agentrl.envs.errors import GameError, unknown
 from agentrl.envs.options import choice
 from agentrl.envs.registry import GameSpec
@@ -26,22 +27,23 @@ MIXED = "mixed"
 class BabaIsAI(TextEnv):
     """Reach what IS WIN with what IS YOU, under the rules that the words on the map spell out.
 
-    The episode is won by a step onto something that IS WIN, and lost by one onto something that IS LOSE, or when nothing in
-    sight IS YOU any more; `info["ended"]` says which: "won", "lost", "you_lost" or "time_limit".
+    The episode is won by a step onto something that IS WIN, and lost by one onto something that IS LOSE, or when
+    nothing in sight IS YOU any more; `info["ended"]` says which: "won", "lost", "you_lost" or "time_limit".
 
     Args:
         task: one of `TASKS`, or `map`, or `mixed`.
         reward: at success `native` pays 1 - 0.9 * turns / 100, `binary` pays 1; LOSE costs 1, all else pays nothing.
         map: path of the level of the task `map`; see `agentrl.envs.babaisai_maps`.
-        tasks: those that `mixed` draws from.
-        compat: `balrog` is the original to the letter: no synonyms, the time limit is `terminated`, of several YOU the last
-            one to move decides, and YOU is lost when the last rule of that kind is about nothing in sight.
+        tasks: those that `mixed` draws from, anew for each episode.
+        compat: `balrog` is the original to the letter: no synonyms, the time limit is `terminated`, of several YOU the
+            last one to move decides, and YOU is lost when the last rule of that kind is about nothing in sight.
 
-    A seed starts the original's level of that seed; a reset without one goes on with the random numbers, as the original does
-    where YOU is lost. An action that is not among `actions` plays `default_action`.
+    A seed starts the original's level of that seed; a reset without one goes on with the random numbers, as the
+    original does where YOU is lost. An action that is not among `actions` plays `default_action`.
 
-    What is inside, for those who compare or plan: `level.world` and `level.plan`, `turn`; and, in the form of recordings, `agent_pos`
-    and `agent_dir` (where the last of YOU to move stands, and its way: 0 right, 1 down, 2 left, 3 up), `rules()`, `grid()`.
+    What is inside, for those who compare or plan: `level.world`, `level.plan` and `turn`; and, in the form of
+    recordings, `rules()`, `grid()`, `agent_pos` (where the last of YOU to move stands) and `agent_dir` (its way: 0
+    right, 1 down, 2 left, 3 up).
     """
 
     actions = {
@@ -70,7 +72,7 @@ class BabaIsAI(TextEnv):
         self,
         task: str,
         reward: str = "native",
-        map: str | None = None,  # noqa: A002
+        map: str | None = None,
         tasks: Sequence[str] = (),
         compat: str | None = None,
     ) -> None:
@@ -130,6 +132,9 @@ class BabaIsAI(TextEnv):
         if self._over:
             info = {"success": won, "progression": float(won), "ended": ended or "time_limit"}
         return self._observe(), reward, terminated, truncated, info
+
+    def scripted_player(self) -> ScriptedPlayer:
+        return Solver(lambda: self.level.world)
 
     def _position(self, cell: int) -> list[int]:
         return [cell % self.level.world.width, cell // self.level.world.width]

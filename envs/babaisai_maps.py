@@ -7,8 +7,8 @@ One line is one row, one word a cell; cells are separated by blanks, and the bor
     .     baba .    BALL
     .     .    IS   WIN        # what follows a '#' is a comment
 
-`.` is an empty cell, a word in capitals a block of text, in small letters a thing; `BALL>baba` is a stack, from the bottom
-up. Lines without a cell are skipped.
+`.` is an empty cell, a word in capitals a block of text, in small letters a thing; `BALL>baba` is a stack, from the
+bottom up. Lines without a cell are skipped.
 """
 
 from pathlib import Path

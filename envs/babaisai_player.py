@@ -1,170 +1,218 @@
-"""A BabaIsAI player that plans: weighted A* (Pohl 1970) from push to push over the game's own rules.
+"""A player that plans: weighted A* (Pohl 1970) from push to push, over the game's own rules.
 
-Walking without pushing changes nothing but YOU's own place, so a search node is the map after a push, and its edges are
-the pushes within reach. As long as one thing is YOU and it reaches a WIN, that is the plan.
+Walking changes nothing but YOU's own place. So an edge of the search is a walk and the push that ends it, and two maps
+are the same one if all but YOU is, and YOU can walk from one of its places to the other.
 """
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cache
 from heapq import heappop, heappush
 from itertools import count
 
-from agentrl.envs.babaisai_rules import IS, OBJECTS, PROPERTIES, World
+from agentrl.envs.babaisai_rules import IS, NOTHING, NOUNS, THINGS, WORDS, Rule, World, block
 
-NAMES = ("right", "down", "left", "up")
-MOST_NODES = 20_000
+DIRECTIONS = ("up", "right", "down", "left")
+MOST_MAPS = 4000
 WEIGHT = 2.0
-UNREACHED = 3.0
-"""What a goal behind walls counts for, in pushes: about what it takes to break or make another rule."""
+OUT_OF_REACH = 8.0
+"""What a thing that YOU cannot walk to counts for, in moves: about what it takes to break or make a rule before."""
+HOPELESS = 40.0
+"""What a rule counts for whose blocks cannot be pushed into place one by one."""
 
-Plan = list[int]
+Ways = dict[int, list[str]]
+"""The shortest way to each cell that YOU can walk to; its own place comes first."""
 
 
 class Solver:
-    """Plays a plan from the world as it stands now; `idle` where none was found or it has run out."""
+    """Plays a plan; plans anew whenever the world is not what the plan meant it to be. `idle` where it has none."""
 
-    def __init__(self, world: World) -> None:
-        self._plan = deque(solve(world) or [])
+    def __init__(self, world: Callable[[], World]) -> None:
+        self._world = world
+        self._plan: deque[str] = deque()
+        self._expected: object = None
 
     def __call__(self) -> str:
-        return NAMES[self._plan.popleft()] if self._plan else "idle"
+        world = self._world().copy()
+        if world.state() != self._expected:
+            self._plan = deque(solve(world) or ())
+        if not self._plan:
+            self._expected = world.state()
+            return "idle"
+        action = self._plan.popleft()
+        world.step(action)
+        self._expected = world.state()
+        return action
 
 
-def solve(world: World, most_nodes: int = MOST_NODES) -> Plan | None:
-    """Directions that win; None if none are found within `most_nodes` maps."""
+def solve(world: World, most_maps: int = MOST_MAPS) -> list[str] | None:
+    """Directions that win; None if none are found within `most_maps` maps."""
     order = count()
-    start = world.copy()
-    frontier: list[tuple[float, int, int, World, Plan]] = [(0.0, next(order), 0, start, [])]
-    seen: dict[tuple[object, ...], int] = {}
-    for _ in range(most_nodes):
-        if not frontier:
-            return None
-        _, _, pushes, here, plan = heappop(frontier)
-        you = here.you()
-        if len(you) != 1:
+    frontier: list[tuple[float, int, World, Ways | None, list[str], bool]] = []
+    heappush(frontier, (0.0, next(order), world.copy(), _walks(world), [], False))
+    reached: set[object] = set()
+    closed: set[object] = set()
+    while frontier and len(closed) < most_maps:
+        _, _, here, ways, plan, won = heappop(frontier)
+        if won:
+            return plan
+        key = _key(here, ways)
+        if key in closed:
             continue
-        ways = _walks(here, you[0])
-        if (way := _way_to_win(here, ways)) is not None:
-            return plan + way
-        for pushed, way in _pushes(here, you[0], ways):
-            key = _key(pushed)
-            if key is not None and pushes + 1 < seen.get(key, most_nodes):
-                seen[key] = pushes + 1
-                guess = pushes + 1 + WEIGHT * _to_go(pushed)
-                heappush(frontier, (guess, next(order), pushes + 1, pushed, plan + way))
+        closed.add(key)
+        for after, way, wins in _moves(here, ways):
+            if wins:
+                heappush(frontier, (len(plan) + len(way), next(order), after, None, plan + way, True))
+            elif (state := after.state()) not in reached:
+                reached.add(state)
+                there = _walks(after)
+                guess = len(plan) + len(way) + WEIGHT * _to_go(after, there)
+                heappush(frontier, (guess, next(order), after, there, plan + way, False))
     return None
 
 
-def _walks(world: World, you: int) -> dict[int, Plan]:
-    """The shortest way to each cell that YOU reaches without a push."""
-    stop, push, win = world.having("stop"), world.having("push"), world.having("win")
-    ways: dict[int, Plan] = {you: []}
-    waiting = deque([you])
+def _walks(world: World) -> Ways | None:
+    """The shortest way to each cell that YOU can walk to; None where a walk changes more than YOU's place."""
+    powers = world.powers
+    you = [cell for cell, top in enumerate(world.tops) if top in powers.you]
+    under = world.below.get(you[0], (NOTHING,))[-1] if you else NOTHING
+    if len(you) != 1 or under in WORDS or any(rule.word in NOUNS for rule in world.rules):
+        return None
+    ways: Ways = {you[0]: []}
+    waiting = deque(you)
     while waiting:
         cell = waiting.popleft()
-        top = world.top(cell)
-        if cell != you and top is not None and not top.text and top.name in win:
-            continue  # the game is over there
-        for direction, offset in enumerate(world.offsets):
-            ahead = world.top(cell + offset)
-            free = ahead is None or not (
-                ahead.text or ahead.name == "border" or ahead.name in stop or ahead.name in push
-            )
-            if free and cell + offset not in ways:
-                ways[cell + offset] = [*ways[cell], direction]
-                waiting.append(cell + offset)
+        for direction in DIRECTIONS:
+            ahead = cell + world.offsets[direction]
+            top = world.tops[ahead]
+            if ahead in ways or top in powers.pushable or top not in powers.walkable or top in powers.lose:
+                continue
+            ways[ahead] = [*ways[cell], direction]
+            if top not in powers.win:  # there the game is over
+                waiting.append(ahead)
     return ways
 
 
-def _way_to_win(world: World, ways: dict[int, Plan]) -> Plan | None:
-    win = world.having("win")
-    found = [
-        way
-        for cell, way in ways.items()
-        if way and (top := world.top(cell)) is not None and not top.text and top.name in win
-    ]
-    return min(found, key=len, default=None)
-
-
-def _pushes(world: World, you: int, ways: dict[int, Plan]) -> list[tuple[World, Plan]]:
-    """The maps that one push leads to, each with the moves to it."""
-    push = world.having("push")
-    found = []
+def _moves(world: World, ways: Ways | None) -> Iterator[tuple[World, list[str], bool]]:
+    """What can be done next: the world after it, the directions, whether they win. What loses is left out."""
+    if ways is None:
+        for direction in DIRECTIONS:
+            yield from _step(world, [direction])
+        return
+    powers, you = world.powers, next(iter(ways))
     for cell, way in ways.items():
-        for direction, offset in enumerate(world.offsets):
-            ahead = world.top(cell + offset)
-            if ahead is None or not (ahead.text or ahead.name in push):
-                continue
-            after = world.copy()
-            after.place(cell, after.stacks[you].pop())
-            after.step(direction)
-            if after.stacks[cell + offset] != world.stacks[cell + offset]:
-                found.append((after, [*way, direction]))
-    return found
+        if way and world.tops[cell] in powers.win:
+            yield world, way, True
+            continue
+        for direction in DIRECTIONS:
+            if world.tops[cell + world.offsets[direction]] in powers.pushable:
+                there = world.copy()
+                there.put(cell, there.lift(you))
+                yield from _step(there, [*way, direction])
 
 
-def _key(world: World) -> tuple[object, ...] | None:
-    """Equal where two maps are, but for where YOU stands within its reach; None where not one thing is YOU."""
+def _step(world: World, way: list[str]) -> Iterator[tuple[World, list[str], bool]]:
+    after = world.copy()
+    landings = after.step(way[-1])
+    wins = any(landing.win for landing in landings)
+    if wins or (after.you() is not None and not any(landing.lose for landing in landings)):
+        yield after, way, wins
+
+
+def _key(world: World, ways: Ways | None) -> object:
+    if ways is None:
+        return world.state()
+    without = world.copy()
+    without.lift(next(iter(ways)))
+    return min(ways), without.state()
+
+
+def _to_go(world: World, ways: Ways | None) -> float:
+    """A guess at the moves still needed: those of the cheapest pair of rules "A is you", "B is win"."""
+    things: dict[str, list[int]] = {}
+    blocks: dict[str, list[int]] = {}
+    for cell, top in enumerate(world.tops):
+        if top in THINGS:
+            things.setdefault(THINGS[top], []).append(cell)
+        elif top in WORDS:
+            blocks.setdefault(top, []).append(cell)
+    for cell, items in world.below.items():
+        for item in items:
+            if item in WORDS:
+                blocks.setdefault(item, []).append(cell)
     you = world.you()
-    if len(you) != 1:
-        return None
-    reach = min(_reach(world, you[0]))
-    mover = world.stacks[you[0]][-1]
-    stacks = (
-        (cell, *((item.name, item.text) for item in stack if item is not mover))
-        for cell in world.inner
-        if (stack := world.stacks[cell]) and (len(stack) > 1 or stack[0] is not mover)
-    )
-    return (reach, *stacks)
-
-
-def _reach(world: World, you: int) -> set[int]:
-    return set(_walks(world, you))
-
-
-def _to_go(world: World) -> float:
-    """A guess at the pushes still needed: those of the cheapest pair "A is you", "B is win", and what is between.
-
-    A rule costs the steps by which its blocks are apart from a line; an active one nothing. Where A cannot walk to B,
-    something must be broken first.
-    """
-    width = world.width
-    tops: dict[tuple[str, bool], list[int]] = {}
-    for cell in world.inner:
-        top = world.top(cell)
-        if top is not None:
-            tops.setdefault((top.name, top.text), []).append(cell)
-    costs: dict[tuple[str, str], float] = {}
-    for subject in OBJECTS:
-        if (subject, False) in tops:
-            for quality in ("you", "win"):
-                if (subject, quality) in world.rules:
-                    costs[subject, quality] = 0.0
-                else:
-                    costs[subject, quality] = _rule_cost(tops, subject, quality, width)
-    best = float("inf")
-    for subject in OBJECTS:
-        for goal in OBJECTS:
-            cost = costs.get((subject, "you"), float("inf")) + costs.get((goal, "win"), float("inf"))
-            if subject == goal or cost >= best:
-                continue
-            reach = _walks(world, tops[subject, False][0])
-            if not any(cell in reach for cell in tops[goal, False]):
-                cost += UNREACHED
-            best = min(best, cost)
-    return min(best, 100.0)
-
-
-def _rule_cost(tops: dict[tuple[str, bool], list[int]], subject: str, quality: str, width: int) -> float:
-    """The least number of steps, over all blocks of the rule and both readings, that bring two of them to the third."""
-    assert quality in PROPERTIES
-    best = float("inf")
-    for middle in tops.get((IS, True), ()):
-        for offset in (1, width):
-            before = min((_apart(cell, middle - offset, width) for cell in tops.get((subject, True), ())), default=best)
-            after = min((_apart(cell, middle + offset, width) for cell in tops.get((quality, True), ())), default=best)
-            best = min(best, before + after)
+    assert you is not None
+    making = {goal: _rule_cost(world, blocks, goal, "win", you, ways) for goal in things}
+    best = 2 * HOPELESS
+    for subject, origins in things.items():
+        becoming, _ = _rule_cost(world, blocks, subject, "you", you, ways)
+        for goal, cells in things.items():
+            if goal != subject:
+                cost, end = making[goal]
+                starts = origins if becoming else [end]
+                cost += becoming + min(_apart(world.width, start, cell) for start in starts for cell in cells)
+                if ways is not None and not becoming and not any(cell in ways for cell in cells):
+                    cost += OUT_OF_REACH
+                best = min(best, cost)
     return best
 
 
-def _apart(cell: int, other: int, width: int) -> float:
-    return abs(cell % width - other % width) + abs(cell // width - other // width)
+def _rule_cost(
+    world: World, blocks: dict[str, list[int]], subject: str, word: str, you: int, ways: Ways | None
+) -> tuple[float, int]:
+    """The moves that bring a subject and a property to either side of an IS, and about where YOU stands then."""
+    if Rule(subject, word) in world.rules:
+        return 0.0, you
+    best = (HOPELESS, you)
+    size = world.width, world.height
+    for middle in blocks.get(IS, ()):
+        for offset in (1, world.width):
+            cost, end = 0.0, you
+            for item, target in ((block(subject), middle - offset), (block(word), middle + offset)):
+                carrying = [_carry(*size, target, cell, end, ways) for cell in blocks.get(item, ())]
+                least = min(carrying, default=HOPELESS)
+                if least:
+                    cost, end = cost + least, target
+            best = min(best, (cost, end))
+    return best
+
+
+def _carry(width: int, height: int, target: int, cell: int, you: int, ways: Ways | None) -> float:
+    """The moves that bring a block from a cell to the target, the walk to the block included."""
+    if cell == target:
+        return 0.0
+    far = 0.0 if ways is None or any(cell + side in ways for side in _sides(width)) else OUT_OF_REACH
+    costs = _carrying(width, height, target)[cell]
+    return far + min(cost + _apart(width, you, cell + side) for cost, side in zip(costs, _sides(width), strict=True))
+
+
+def _sides(width: int) -> tuple[int, int, int, int]:
+    return -width, 1, width, -1
+
+
+@cache
+def _carrying(width: int, height: int, target: int) -> list[list[float]]:
+    """For each cell and side: the moves that bring a block from the cell to the target, if nothing else lay about.
+
+    YOU begins at that side of the block. Round a corner of the block it is two moves.
+    """
+    sides = _sides(width)
+    inside = {y * width + x for y in range(1, height - 1) for x in range(1, width - 1)}
+    found = [[HOPELESS] * 4 for _ in range(width * height)]
+    waiting = [(0.0, target, side) for side in range(4) if target in inside]
+    while waiting:
+        cost, cell, side = heappop(waiting)
+        if cost >= found[cell][side]:
+            continue
+        found[cell][side] = cost
+        for turn in (1, 3):
+            if cell + sides[(side + turn) % 4] in inside:
+                heappush(waiting, (cost + 2, cell, (side + turn) % 4))
+        before = cell + sides[side]  # the block was where YOU is now
+        if before in inside and before + sides[side] in inside:
+            heappush(waiting, (cost + 1, before, side))
+    return found
+
+
+def _apart(width: int, one: int, other: int) -> int:
+    return abs(one % width - other % width) + abs(one // width - other // width)

@@ -1,7 +1,7 @@
 """Rules of Baba Is AI (arXiv 2407.13729): blocks of text on the map say what may be done with the things on it.
 
-A cell holds a stack of items, written as recordings write them: `T:win` is a block of text, `ball/red` a thing. All rules
-look at the top of a stack alone.
+A cell holds a stack of items, written as recordings write them: `T:win` is a block of text, `ball/red` a thing. All
+rules look at the top of a stack alone.
 """
 
 from functools import cache
@@ -49,7 +49,7 @@ class Landing(NamedTuple):
     lose: bool
 
 
-class _Powers(NamedTuple):
+class Powers(NamedTuple):
     """Items by what the rules let them do. `walkable` holds NOTHING, too."""
 
     you: frozenset[str]
@@ -60,11 +60,11 @@ class _Powers(NamedTuple):
 
 
 @cache
-def _powers(rules: tuple[Rule, ...]) -> _Powers:
+def _powers(rules: tuple[Rule, ...]) -> Powers:
     have = {
         word: {item for rule in rules if rule.word == word for item in OF_NOUN[rule.subject]} for word in PROPERTIES
     }
-    return _Powers(
+    return Powers(
         you=frozenset(have["you"]),
         win=frozenset(have["win"]),
         lose=frozenset(have["lose"]),
@@ -91,8 +91,8 @@ class World:
         self.tops = [*edge, *((height - 2) * [BORDER, *[NOTHING] * (width - 2), BORDER]), *edge]
         self.below: dict[int, tuple[str, ...]] = {}
         self.rules: tuple[Rule, ...] = ()
-        self._powers = _powers(())
-        self._offsets = {"up": -width, "right": 1, "down": width, "left": -1}
+        self.powers = _powers(())
+        self.offsets = {"up": -width, "right": 1, "down": width, "left": -1}
         self._waiting: set[tuple[int, int]] = set()
         self._reworded = False
 
@@ -104,6 +104,10 @@ class World:
         twin.below = self.below.copy()
         twin._waiting = set()
         return twin
+
+    def state(self) -> tuple[object, ...]:
+        """Equal where two worlds of one size are."""
+        return tuple(self.tops), tuple(sorted(self.below.items()))
 
     def stack(self, cell: int) -> tuple[str, ...]:
         """The items in a cell, from the bottom up."""
@@ -134,7 +138,7 @@ class World:
                     if subject in NOUNS and word is not None and word != "is":
                         found.append(Rule(subject, word))
         self.rules = tuple(found)
-        self._powers = _powers(self.rules)
+        self.powers = _powers(self.rules)
 
     def you(self, of_last_rule: bool = False) -> int | None:
         """The first cell with one of YOU: those of the last rule that has any in sight, or of the last rule alone."""
@@ -153,8 +157,8 @@ class World:
 
         What counts in a step are the rules from before it: a rule that the step completes wins nothing yet.
         """
-        powers, tops = self._powers, self.tops
-        offset = self._offsets[direction]
+        powers, tops = self.powers, self.tops
+        offset = self.offsets[direction]
         movers = [cell for cell, top in enumerate(tops) if top in powers.you]
         self._waiting = {(cell, len(self.below.get(cell, ()))) for cell in movers}
         self._reworded = False
@@ -176,7 +180,7 @@ class World:
 
         What cannot move meets itself: bumping into a wall wins while what moves IS WIN, as in the original.
         """
-        tops, powers = self.tops, self._powers
+        tops, powers = self.tops, self.powers
         ahead = cell + offset
         if tops[ahead] in powers.pushable:
             self._shift(ahead, offset)
