@@ -25,7 +25,7 @@ ORIGINALS = [
 ]
 PLAYED_ANEW = [
     *("babyai_sequence", "babyai_open_binary", "babyai_minigrid_level", "babyai_putnext_crowded"),
-    *("crafter_precise", "crafter_sleep_skipped"),
+    *("babaisai_make_win", "babaisai_lost", "crafter_precise", "crafter_sleep_skipped"),
 ]
 """Recordings in which every field is compared; few enough rows for many replays."""
 
@@ -97,7 +97,7 @@ def changed(value: Any) -> Any:
     return {"x": 1} if value == {} else ["x"] if value == [] else 0
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_change_of_any_field_is_found(folder, data):
     rows = rows_of(data.draw(st.sampled_from(PLAYED_ANEW)))
@@ -301,3 +301,31 @@ def test_folded_fields_are_read_as_the_row_before(tmp_path):
     assert any(row["state"]["objects"] == "same" for row in rows[2:-1])
     rows[1]["state"]["objects"] = "same"
     assert "row 0, state, objects" in found(tmp_path, rows)
+
+
+def test_where_you_is_lost_the_next_level_is_compared_and_the_recording_left(tmp_path):
+    rows = rows_of("babaisai_quirk")
+    assert str(verdict(tmp_path, rows)) == "4 rows, no difference; stopped: YOU lost"
+    *_, quirk, end = rows
+    rows[-1:] = [{**quirk, "step": 4, "env_reset_quirk": False, "reward": 99.0}, end]
+    assert verdict(tmp_path, rows).stopped, "what follows is the original's own"
+    quirk["state"]["grid"][7][0] += 1
+    assert "row 3, state.grid[7][0]: " in found(tmp_path, rows).replace("state, grid", "state.grid")
+
+
+def test_you_lost_where_it_is_not_is_found(tmp_path):
+    rows = rows_of("babaisai_quirk")
+    rows[2]["env_reset_quirk"] = True
+    assert "row 1: YOU is not lost, recorded as lost" in found(tmp_path, rows)
+
+
+def test_babaisais_limit_is_terminated_in_the_originals_form_and_truncated_in_ours(tmp_path):
+    rows = rows_of("babaisai_limit")
+    assert (rows[-2]["terminated"], rows[-2]["truncated"]) == (False, True)
+    flags = {"terminated": True, "truncated": False}
+    rows[-2] |= flags
+    assert "terminated: False, recorded True" in found(tmp_path, rows)
+    del rows[0]["options"]
+    assert verdict(tmp_path, rows).difference == ""
+    rows[-2] |= {"terminated": False}
+    assert "over: True, recorded False" in found(tmp_path, rows)

@@ -6,11 +6,12 @@ Do that only when a change of a game is meant. `agentrl check-golden tests/golde
 import json
 import random
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
 from agentrl.envs.crafter_text import scene
 from agentrl.envs.crafter_world import world_seed
+from agentrl.golden.babaisai import BabaIsAIReplay
 from agentrl.golden.babyai import BabyAIReplay
 from agentrl.golden.crafter import CHARACTERS, CrafterReplay, start_of
 from agentrl.golden.crafter_states import CREATURES, scene_options
@@ -69,6 +70,30 @@ def babyai(name: str, task: str, seed: int, randomness: float, **options: object
     record(name, replay, header, planned(replay, randomness))
 
 
+def babaisai(name: str, task: str, seed: int, randomness: float, **options: object) -> None:
+    header = {"env": "babaisai", "task": f"env/{task}", "seed": seed, "options": options}
+    replay = BabaIsAIReplay(Header(**header))
+    record(name, replay, header, planned(replay, randomness))
+
+
+def babaisai_limit(name: str, task: str, seed: int) -> None:
+    """Back and forth up to the limit."""
+    header: Row = {"env": "babaisai", "task": f"env/{task}", "seed": seed, "options": {}}
+    record(name, BabaIsAIReplay(Header(**header)), header, cycle(("left", "wait", "right")), 20, ("rules", "agent_pos"))
+
+
+def babaisai_lost(name: str, seed: int, originals_form: bool) -> None:
+    """The rule of YOU is broken from above; the original goes on in a new level, whose state its row has."""
+    header: Row = {"env": "babaisai", "task": "env/two_room-make_you", "seed": seed}
+    header |= {"config": {"add_ruleset": True}} if originals_form else {"options": {}}
+    replay = BabaIsAIReplay(Header(**header))
+    rows = list(replay.rows(("left", *["down"] * 4)))
+    facts, end = replay.facts(), replay.end(rows)
+    if originals_form:
+        rows[-1] |= {"terminated": False, "env_reset_quirk": True, "state": replay.next_level()}
+    write(name, [{"kind": "header", **header, **facts}, *rows, end])
+
+
 def crafter(name: str, seed: int, most: int, texts: int, **options: object) -> None:
     header = {"env": "crafter", "task": "default", "seed": seed, "options": options}
     replay = CrafterReplay(Header(**header))
@@ -115,6 +140,10 @@ if __name__ == "__main__":
     babyai("babyai_putnext_crowded", "putnext", 5, randomness=0.2, num_dists=8, compat="balrog")
     babyai("babyai_sequence", "pick_up_seq_go_to", 1, randomness=0.2)
     babyai("babyai_minigrid_level", "BabyAI-UnlockLocal-v0", 2, randomness=0.3)
+    babaisai("babaisai_make_win", "two_room-break_stop-make_win", 3, randomness=0.2)
+    babaisai_limit("babaisai_limit", "make_win-distr_obj_rule", 1)
+    babaisai_lost("babaisai_lost", 1, originals_form=False)
+    babaisai_lost("babaisai_quirk", 1, originals_form=True)
     crafter("crafter_night_and_death", 2, 2000, texts=25)
     crafter("crafter_night_as_balrog", 2, 160, texts=25, compat="balrog")
     crafter("crafter_sleep_skipped", 37, 120, texts=10, sleep="skip", max_turns=120)
