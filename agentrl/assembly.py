@@ -24,6 +24,7 @@ from agentrl.memory import make_memory
 from agentrl.new_model import game_texts, new_model
 from agentrl.policy import ActorCritic, load_critic, load_lm, load_tokenizer
 from agentrl.prompting import Prompter
+from agentrl.results import settings
 from agentrl.seeding import key
 from agentrl.trajectory import make_prompter
 
@@ -41,6 +42,7 @@ class Games:
 
     Attributes:
         free_text: the game judges replies itself; it has no list of actions.
+        settings: what its results are played under; see `agentrl.results.settings`.
     """
 
     def __init__(self, config: Config, prompter: Prompter, maker: GameMaker | None = None) -> None:
@@ -50,6 +52,7 @@ class Games:
         slot = self(0, lambda episode: None, evaluation=False)
         with closing(slot), game_is_made(config.game):
             self.free_text = slot.game.actions is None
+            self.settings = settings(config, slot.game, prompter)
 
     def __call__(self, index: int, seeds: Callable[[int], int | None], *, evaluation: bool) -> GameSlot:
         config = self.config

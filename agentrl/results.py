@@ -1,13 +1,21 @@
 """results.json: a run's figures for machines, with what one needs to know to compare them."""
 
+from __future__ import annotations
+
+import hashlib
 import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentrl.config import Config
+    from agentrl.envs import TextEnv
+    from agentrl.prompting import Prompter
 
 PACKAGES = ("agentrl", "torch", "transformers", "accelerate", "numpy", "gymnasium", "minigrid", "crafter")
 
@@ -30,6 +38,32 @@ def machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     accelerators = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return ", ".join([f"{_processor()}, {cores} cores", *accelerators])
+
+
+def settings(config: Config, game: TextEnv, prompter: Prompter) -> dict[str, Any]:
+    """What moves a score beside the model, flat, under the names of recipes: `{"prompt.history": 1, ...}`.
+
+    `after_greedy` alone is played at temperature 0 instead. `game.*` has what a game sets itself, too. `prompt.sha256`
+    changes with any word of the style's templates, of the game's rules, hints and helps of actions.
+    """
+    sections = {"rows", "game", "model", "prompt", "engine"}
+    words = [prompter.style.model_dump(), prompter.texts.model_dump(), game.actions]
+    return {
+        **dict(_flat("", config.model_dump(mode="json", include=sections, exclude={"model": {"new"}}))),
+        "game.max_turns": game.max_turns,
+        "game.default_action": game.default_action,
+        "parsing": "last ACTION: line, else a lone name" if game.actions else "last ACTION: line, else the reply",
+        "parsing.synonyms": len(game.synonyms),
+        "prompt.sha256": hashlib.sha256(json.dumps(words).encode()).hexdigest(),
+    }
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _flat(f"{name}.{key}" if name else str(key), part)
+    else:
+        yield name, value
 
 
 def evaluations(results: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:

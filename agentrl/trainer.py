@@ -327,6 +327,7 @@ class Trainer:
             "seed": self.config.seed,
             "held_out_episodes": self.config.evaluation.episodes,
             "interrupted": interrupted,
+            "settings": self.parts.games.settings,
             "machine": machine(),
             "versions": versions(),
         }

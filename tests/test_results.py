@@ -3,10 +3,15 @@
 import json
 import platform
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentrl.results import json_text, machine, versions, write_json, write_text
+from agentrl import envs
+from agentrl.assembly import Games
+from agentrl.config import Config
+from agentrl.results import evaluations, json_text, machine, versions, write_json, write_text
+from agentrl.trajectory import make_prompter
 
 
 def test_what_decides_a_result_is_named() -> None:
@@ -15,6 +20,49 @@ def test_what_decides_a_result_is_named() -> None:
     assert {"agentrl", "torch", "transformers", "numpy", "minigrid"} < set(found)
     assert machine().split(", ")[1].endswith(" cores")
     assert "\n" not in machine()
+
+
+def played_under(**sections: Any) -> dict[str, Any]:
+    game = {"id": "babyai/goto", "options": {"num_dists": 8}}
+    config = Config.model_validate({"name": "x", "game": game, **sections})
+    return Games(config, make_prompter(config, None)).settings
+
+
+def test_c24_a_result_states_what_moves_scores_beside_the_model() -> None:
+    """Agent style, history, temperature, limits: unstated, they moved published scores by a factor of five."""
+    found = played_under(prompt={"style": "cot", "history": 16, "keep": "newest:1"}, engine={"temperature": 0.7})
+    stated = {
+        "rows": "turn",
+        "game.id": "babyai/goto",
+        "game.options.num_dists": 8,
+        "game.max_turns": 64,
+        "game.default_action": "go forward",
+        "parsing": "last ACTION: line, else a lone name",
+        "parsing.synonyms": len(envs.make("babyai/goto").synonyms),
+        "prompt.style": "cot",
+        "prompt.history": 16,
+        "prompt.keep": "newest:1",
+        "prompt.max_prompt_tokens": 1024,
+        "engine.temperature": 0.7,
+        "engine.max_reply_tokens": 16,
+        "engine.constrain": "none",
+        "model.path": None,
+        "model.dtype": "float32",
+    }
+    assert stated.items() <= found.items()
+    assert len(found["prompt.sha256"]) == 64
+    assert evaluations({"settings": found}) == {}, "no group of figures"
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_c24_any_other_word_of_a_prompt_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {played_under(prompt={"style": style})["prompt.sha256"] for style in ("action", "cot", "action")}
+    assert len(texts) == 2
+    actions = envs.make("babyai/goto").actions or {}
+    monkeypatch.setitem(actions, "drop", "let go of what you carry")
+    texts.add(played_under()["prompt.sha256"])
+    assert len(texts) == 3
+    assert played_under(game={"id": "babyai/goto", "options": {"compat": "balrog"}})["parsing.synonyms"] == 0
 
 
 def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

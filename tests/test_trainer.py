@@ -99,7 +99,8 @@ def test_the_run_directory(run: Run) -> None:
 def test_results_are_returned_and_written(run: Run) -> None:
     assert json.loads((run.folder / "results.json").read_text()) == run.results
     groups = ["random", "before", "update-2", "after", "after_greedy"]
-    assert [name for name in run.results if isinstance(run.results[name], dict)] == [*groups, "versions"]
+    assert [name for name in run.results if isinstance(run.results[name], dict)] == [*groups, "settings", "versions"]
+    assert run.results["settings"]["game.id"] == "fake/echo"
     for name in groups:
         assert run.figures(name)["episodes"] == 6
         assert run.figures(name)["length"] == 4.0
