@@ -39,6 +39,11 @@ def read_map(path: str) -> World:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise GameError(f"{field}: cannot be read: {reason}") from None
+    return parse_map(text, field)
+
+
+def parse_map(text: str, field: str = "map") -> World:
+    """The world in a text; `field` is where it comes from, for the errors, which are those of `read_map`."""
     numbered = [(number, line.partition("#")[0].split()) for number, line in enumerate(text.splitlines(), start=1)]
     rows = [(number, cells) for number, cells in numbered if cells]
     if not rows:
@@ -49,9 +54,8 @@ def read_map(path: str) -> World:
     world = World(width + 2, height + 2)
     for y, (number, cells) in enumerate(rows, start=1):
         if len(cells) != width:
-            raise GameError(
-                f"{field}, line {number}: {len(cells)} cells, the first row has {width}; write {EMPTY!r} for empty"
-            )
+            count = f"{len(cells)} cells, the first row has {width}"
+            raise GameError(f"{field}, line {number}: {count}; write {EMPTY!r} for an empty one")
         for x, cell in enumerate(cells, start=1):
             for word in cell.split(">") if cell != EMPTY else ():
                 if word not in ITEMS:

@@ -76,7 +76,7 @@ def _walks(world: World) -> Ways | None:
     powers = world.powers
     you = [cell for cell, top in enumerate(world.tops) if top in powers.you]
     under = world.below.get(you[0], (NOTHING,))[-1] if you else NOTHING
-    if len(you) != 1 or under in WORDS or any(rule.word in NOUNS for rule in world.rules):
+    if len(you) != 1 or under in WORDS or under in powers.you or any(rule.word in NOUNS for rule in world.rules):
         return None
     ways: Ways = {you[0]: []}
     waiting = deque(you)
