@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 from minigrid.core.actions import Actions
 from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
@@ -16,6 +17,19 @@ NAMES = {
     Actions.toggle: "toggle",
 }
 WANDERING = (Actions.forward, Actions.forward, Actions.left, Actions.right)
+
+
+DEEPEST_PLAN = 50
+"""Goals that the bot may pile up; sound plans have a dozen. Two keys behind each other's doors would have no end."""
+
+
+class Plan(list[Any]):
+    """The bot's pile of goals."""
+
+    def append(self, goal: Any) -> None:
+        if len(self) >= DEEPEST_PLAN:
+            raise RecursionError("the bot plans in a circle")
+        super().append(goal)
 
 
 class BotPlayer:
@@ -48,6 +62,7 @@ class BotPlayer:
             if self._bot is not None:
                 return self._bot.replan(self._last_action())
             self._bot = BabyAIBot(self._level)
+            self._bot.stack = Plan(self._bot.stack)
             return self._bot.replan()
         except Exception:  # the bot asserts in many places, and knows that it cannot do every level
             return None

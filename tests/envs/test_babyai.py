@@ -348,3 +348,8 @@ def test_every_level_of_minigrid_plays_and_repeats(level):
 @pytest.mark.parametrize("level", sorted(set(MINIGRID_LEVELS) - BEYOND_THE_BOT))
 def test_the_scripted_player_solves_minigrids_levels(level):
     assert solved(BabyAI(level), 2)[5]["success"]
+
+
+def test_the_scripted_player_does_not_plan_in_a_circle():
+    """In this level's world the bot alone piles up goals for ever: each key is wanted for the door to the other."""
+    assert solved(BabyAI("BabyAI-UnlockToUnlock-v0"), 2**30)[5]["success"]
