@@ -34,7 +34,8 @@ SMALL = [
 ]
 
 
-def test_the_qwen_recipe_trains_with_the_real_tokenizer(tmp_path: Path, qwen_tiny_dir: Path) -> None:
+@pytest.mark.parametrize("name", ["babyai_qwen2.5_3b", pytest.param("babaisai_qwen2.5_3b", marks=pytest.mark.slow)])
+def test_a_qwen_recipe_trains_with_the_real_tokenizer(tmp_path: Path, qwen_tiny_dir: Path, name: str) -> None:
     """As its command line says, with two random layers for a model and replies of 6 tokens."""
     overrides = [
         *SMALL,
@@ -44,7 +45,7 @@ def test_the_qwen_recipe_trains_with_the_real_tokenizer(tmp_path: Path, qwen_tin
         "--batch.updates=1",
         "--critic_warmup.max_updates=1",
     ]
-    config = load_config(EXPERIMENTS / "babyai_qwen2.5_3b.yaml", overrides)
+    config = load_config(EXPERIMENTS / f"{name}.yaml", overrides)
     results = Trainer(config).fit()
     assert (results["updates"], results["turns"]) == (2, 8)
     folder = tmp_path / config.name
