@@ -6,22 +6,27 @@ are the same one if all but YOU is, and YOU can walk from one of its places to t
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from heapq import heappop, heappush
 from itertools import count
 
 from agentrl.envs.babaisai_rules import IS, NOTHING, NOUNS, THINGS, WORDS, Rule, World, block
 
 DIRECTIONS = ("up", "right", "down", "left")
+BACK = {"up": "down", "right": "left", "down": "up", "left": "right"}
 MOST_MAPS = 4000
 WEIGHT = 2.0
 OUT_OF_REACH = 8.0
 """What a thing that YOU cannot walk to counts for, in moves: about what it takes to break or make a rule before."""
+BURIED = 3.0
+"""What each item on top of a block counts for, which has to be pushed off first."""
 HOPELESS = 40.0
 """What a rule counts for whose blocks cannot be pushed into place one by one."""
 
 Ways = dict[int, list[str]]
 """The shortest way to each cell that YOU can walk to; its own place comes first."""
+Blocks = dict[str, list[tuple[int, float]]]
+"""Where the blocks of a word are, each with the moves it takes to get at it."""
 
 
 class Solver:
@@ -100,6 +105,11 @@ def _moves(world: World, ways: Ways | None) -> Iterator[tuple[World, list[str], 
             yield from _step(world, [direction])
         return
     powers, you = world.powers, next(iter(ways))
+    aside = next((way for way in ways.values() if way), None)
+    if aside and world.below.get(you, (NOTHING,))[-1] in powers.win:  # it has to be left, and entered again
+        off = world.copy()
+        off.step(aside[0])
+        yield from _step(off, [*aside, BACK[aside[0]]])
     for cell, way in ways.items():
         if way and world.tops[cell] in powers.win:
             yield world, way, True
@@ -129,26 +139,27 @@ def _key(world: World, ways: Ways | None) -> object:
 
 def _to_go(world: World, ways: Ways | None) -> float:
     """A guess at the moves still needed: those of the cheapest pair of rules "A is you", "B is win"."""
+    you = world.you()
+    assert you is not None
     things: dict[str, list[int]] = {}
-    blocks: dict[str, list[int]] = {}
+    blocks: Blocks = {}
     for cell, top in enumerate(world.tops):
         if top in THINGS:
             things.setdefault(THINGS[top], []).append(cell)
-        elif top in WORDS:
-            blocks.setdefault(top, []).append(cell)
-    for cell, items in world.below.items():
-        for item in items:
-            if item in WORDS:
-                blocks.setdefault(item, []).append(cell)
-    you = world.you()
-    assert you is not None
-    making = {goal: _rule_cost(world, blocks, goal, "win", you, ways) for goal in things}
+        if top in WORDS or cell in world.below:
+            near = ways is None or any(cell + side in ways for side in _sides(world.width))
+            for depth, item in enumerate(reversed(world.stack(cell))):
+                if item in WORDS:
+                    blocks.setdefault(item, []).append((cell, depth * BURIED + (0.0 if near else OUT_OF_REACH)))
+                elif depth == 1 and cell == you:
+                    things.setdefault(THINGS[item], []).append(cell)
+    making = {goal: _rule_cost(world, blocks, goal, "win", you) for goal in things}
     best = 2 * HOPELESS
     for subject, origins in things.items():
-        becoming, _ = _rule_cost(world, blocks, subject, "you", you, ways)
+        becoming, _ = _rule_cost(world, blocks, subject, "you", you)
         for goal, cells in things.items():
-            if goal != subject:
-                cost, end = making[goal]
+            cost, end = making[goal]
+            if goal != subject and cost + becoming < best:
                 starts = origins if becoming else [end]
                 cost += becoming + min(_apart(world.width, start, cell) for start in starts for cell in cells)
                 if ways is not None and not becoming and not any(cell in ways for cell in cells):
@@ -157,33 +168,34 @@ def _to_go(world: World, ways: Ways | None) -> float:
     return best
 
 
-def _rule_cost(
-    world: World, blocks: dict[str, list[int]], subject: str, word: str, you: int, ways: Ways | None
-) -> tuple[float, int]:
+def _rule_cost(world: World, blocks: Blocks, subject: str, word: str, you: int) -> tuple[float, int]:
     """The moves that bring a subject and a property to either side of an IS, and about where YOU stands then."""
     if Rule(subject, word) in world.rules:
         return 0.0, you
     best = (HOPELESS, you)
-    size = world.width, world.height
-    for middle in blocks.get(IS, ()):
+    for middle, _ in blocks.get(IS, ()):
         for offset in (1, world.width):
             cost, end = 0.0, you
             for item, target in ((block(subject), middle - offset), (block(word), middle + offset)):
-                carrying = [_carry(*size, target, cell, end, ways) for cell in blocks.get(item, ())]
+                carrying = [
+                    extra + _carry(world.width, world.height, target, cell, end) if extra or cell != target else 0.0
+                    for cell, extra in blocks.get(item, ())
+                ]
                 least = min(carrying, default=HOPELESS)
                 if least:
                     cost, end = cost + least, target
-            best = min(best, (cost, end))
+                if cost >= best[0]:
+                    break
+            else:
+                best = cost, end
     return best
 
 
-def _carry(width: int, height: int, target: int, cell: int, you: int, ways: Ways | None) -> float:
+@lru_cache(1 << 16)
+def _carry(width: int, height: int, target: int, cell: int, you: int) -> float:
     """The moves that bring a block from a cell to the target, the walk to the block included."""
-    if cell == target:
-        return 0.0
-    far = 0.0 if ways is None or any(cell + side in ways for side in _sides(width)) else OUT_OF_REACH
     costs = _carrying(width, height, target)[cell]
-    return far + min(cost + _apart(width, you, cell + side) for cost, side in zip(costs, _sides(width), strict=True))
+    return min(cost + _apart(width, you, cell + side) for cost, side in zip(costs, _sides(width), strict=True))
 
 
 def _sides(width: int) -> tuple[int, int, int, int]:
