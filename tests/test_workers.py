@@ -407,7 +407,8 @@ def test_c18_a_thousand_episodes_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background inherits that it is ignored
 from agentrl.config import WorkersConfig
 from agentrl.workers import WorkerPool
 game, trail, fault = sys.argv[1:4]
