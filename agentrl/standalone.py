@@ -30,14 +30,7 @@ def evaluate_model(config: Config, path: str | Path, greedy: bool = False) -> di
     parts = _parts(config, path)
     with closing(parts.games):
         figures = _score(parts, player, greedy)
-    return {
-        "model": str(path),
-        "player": player,
-        config.game.id: figures,
-        "seed": config.seed,
-        "machine": machine(),
-        "versions": versions(),
-    }
+    return {"model": str(path), "player": player, config.game.id: figures, **_stated(parts, path, greedy)}
 
 
 def imitate_player(config: Config, out: Path) -> dict[str, Any]:
@@ -58,7 +51,7 @@ def imitate_player(config: Config, out: Path) -> dict[str, Any]:
             save_policy(parts.model, parts.tokenizer, out)
             if config.evaluation.episodes:
                 figures[config.game.id] = _score(parts, "after imitation")
-    return {"model": str(out), **figures}
+    return {"model": str(out), **figures, **_stated(parts, out)}
 
 
 @contextmanager
@@ -81,6 +74,17 @@ def _new_folder(out: Path) -> Iterator[None]:
 def _parts(config: Config, path: str | Path | None) -> Parts:
     accelerator = make_accelerator(config)
     return assemble(config, path, accelerator.device, accelerator.autocast)
+
+
+def _stated(parts: Parts, path: str | Path, greedy: bool = False) -> dict[str, Any]:
+    """What one needs to know to compare the figures of the model at `path`."""
+    played = {"model.path": str(path), **({"engine.temperature": 0.0} if greedy else {})}
+    return {
+        "seed": parts.config.seed,
+        "settings": {**parts.games.settings, **played},
+        "machine": machine(),
+        "versions": versions(),
+    }
 
 
 def _score(parts: Parts, player: str, greedy: bool = False) -> dict[str, Any]:

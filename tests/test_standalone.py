@@ -75,6 +75,16 @@ def test_imitate_saves_a_model_that_learned_and_loads_anywhere(recipe):
     assert tokenizer.chat_template
     again = evaluate_model(config, "warm")
     assert again[GAME] == figures[GAME]
+    assert again["settings"] == figures["settings"]
+
+
+@pytest.mark.parametrize(("greedy", "temperature"), [(False, 0.5), (True, 0.0)])
+def test_c24_an_evaluation_states_how_it_was_played(recipe, tiny_model_dir, greedy, temperature):
+    overrides = ["--evaluation.episodes=1", "--engine.temperature=0.5", "--prompt.history=3"]
+    told = evaluate_model(load_config(recipe, overrides), tiny_model_dir, greedy)["settings"]
+    stated = {"engine.temperature": temperature, "prompt.history": 3, "model.path": str(tiny_model_dir)}
+    assert stated.items() <= told.items()
+    assert {"game.max_turns", "parsing", "prompt.style", "prompt.sha256", "engine.max_reply_tokens"} <= told.keys()
 
 
 @pytest.mark.parametrize(
