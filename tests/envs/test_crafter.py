@@ -15,7 +15,7 @@ from agentrl.config import PromptConfig
 from agentrl.envs import GameError, make
 from agentrl.envs.crafter import ACHIEVEMENTS, Crafter
 from agentrl.envs.crafter_actions import ACTIONS, SYNONYMS
-from agentrl.envs.crafter_world import NIGHT_NOISE, Simulation
+from agentrl.envs.crafter_world import NIGHT_NOISE, OrderedWorld, Simulation
 from agentrl.memory import make_memory
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompter
@@ -157,6 +157,31 @@ def test_what_a_night_costs(night_rng, pictures):
         assert (simulation.world.daylight < 0.5) == dark
         expected.random_sample(pictures * NIGHT_NOISE * dark)
         assert expected.random_sample() == simulation.world.random.random_sample()
+
+
+def test_every_step_is_the_packages_own_with_two_pictures_by_day_and_night():
+    """Map, creatures, rewards and random numbers, from dusk into the night."""
+    package = crafter.Env(size=(256, 256), seed=7)
+    package._world.__class__ = OrderedWorld
+    simulation = Simulation(night_pictures=2)
+    package.reset()
+    simulation.begin(7)
+    package._step = simulation._step = 130
+    dark = 0
+    for reply in randomly(7, 40):
+        native, _ = ACTIONS[reply]
+        reward, dead = simulation.step(native)
+        _, theirs, over, _ = package.step(constants.actions.index(native))  # draws one
+        package.render()
+        assert (reward, dead) == (pytest.approx(theirs), over)
+        dark += simulation.world.daylight < 0.5
+        assert np.array_equal(simulation.world._mat_map, package._world._mat_map)
+        assert np.array_equal(simulation.world._obj_map, package._world._obj_map)
+        assert simulation.player.inventory == package._player.inventory
+        ours, numbers = (world.random.get_state()[1:3] for world in (simulation.world, package._world))
+        assert np.array_equal(ours[0], numbers[0])
+        assert ours[1] == numbers[1]
+    assert 10 < dark < 30
 
 
 def test_a_picture_changes_nothing_by_day_and_night():
