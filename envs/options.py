@@ -1,11 +1,11 @@
 """Values of a game's options, checked: what the games' constructors share."""
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentrl.envs.errors import GameError, unknown
 
-Name = TypeVar("Name", bound=str | None)
+Name = TypeVar("Name", bound=str | int | None)
 
 
 def choice(option: str, value: Name, known: Collection[Name]) -> Name:
@@ -28,3 +28,11 @@ def switch(option: str, value: bool) -> bool:
     if type(value) is not bool:
         raise GameError(f"game.options.{option} = {value!r}: give true or false")
     return value
+
+
+def own_options(game_id: str, known: Collection[str], **given: Any) -> dict[str, Any]:
+    """Those that are given (not None), if all are among the task's own; else a GameError."""
+    for name, value in given.items():
+        if value is not None and name not in known:
+            raise GameError(f"game.options.{name} = {value!r}: {game_id} has no such option; leave it out")
+    return {name: value for name, value in given.items() if value is not None}

@@ -28,7 +28,11 @@ BUILT_IN = (
     EntryPoint("babyai", "agentrl.envs.babyai:SPEC", GROUP),
     EntryPoint("crafter", "agentrl.envs.crafter:SPEC", GROUP),
     EntryPoint("gymnasium", "agentrl.envs.gymnasium_text:SPEC", GROUP),
+    EntryPoint("minihack", "agentrl.envs.nethack:MINIHACK", GROUP),
+    EntryPoint("nle", "agentrl.envs.nethack:NLE", GROUP),
     EntryPoint("signpost", "agentrl.envs.signpost:SPEC", GROUP),
+    EntryPoint("textarena", "agentrl.envs.textarena:SPEC", GROUP),
+    EntryPoint("textworld", "agentrl.envs.textworld:SPEC", GROUP),
     EntryPoint("toytext", "agentrl.envs.toytext:SPEC", GROUP),
 )
 

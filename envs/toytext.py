@@ -16,8 +16,7 @@ from gymnasium.envs.toy_text.taxi import TaxiEnv
 from gymnasium.error import ResetNeeded
 
 from agentrl.envs.base import Observation, ScriptedPlayer, TextEnv
-from agentrl.envs.errors import GameError
-from agentrl.envs.options import choice, switch
+from agentrl.envs.options import choice, own_options, switch
 from agentrl.envs.registry import GameSpec
 from agentrl.envs.toytext_player import best_actions
 
@@ -288,14 +287,12 @@ OTHERS: dict[str, Callable[[], ToyText]] = {"taxi": Taxi, "blackjack": Blackjack
 
 def make(task: str, map: str | None = None, slippery: bool | None = None) -> ToyText:
     """The game `task`; `map` and `slippery` are FrozenLake's alone, None is its default."""
-    given = {name: value for name, value in (("map", map), ("slippery", slippery)) if value is not None}
+    given = own_options(f"toytext/{task}", ("map", "slippery") * (task == "frozenlake"), map=map, slippery=slippery)
     if task != "frozenlake":
-        for name, value in given.items():
-            raise GameError(f"game.options.{name} = {value!r}: toytext/{task} has no such option; leave it out")
         return OTHERS[task]()
     if slippery is not None:
         switch("slippery", slippery)
-    return FrozenLake(**given)  # type: ignore[arg-type]
+    return FrozenLake(**given)
 
 
 SPEC = GameSpec(
