@@ -100,6 +100,9 @@ class TestLevels:
         scenes = [[game.reset(seed=3)[0].scene, *(game.reset()[0].scene for _ in range(3))] for game in (one, other)]
         assert scenes[0] == scenes[1]
         assert len(set(scenes[0])) == 4
+        random = np.random.RandomState(3)
+        levels = [lay_out("env/make_win", random) for _ in range(4)]
+        assert scenes[0] == [describe(level.world, level.world.you()) for level in levels]
 
 
 class TestWords:

@@ -69,6 +69,12 @@ class TestReading:
         world = world_of("BALL IS>KEY WIN\nKEY IS WIN>door\nbaba . .")
         assert [tuple(rule) for rule in world.rules] == [("baba", "you")]
 
+    def test_a_word_is_read_as_soon_as_it_is_uncovered(self):
+        world = world_of("BALL IS WIN>baba .")
+        assert ("ball", "win") not in world.rules
+        world.step("right")
+        assert ("ball", "win") in world.rules
+
 
 class TestMoving:
     @pytest.mark.parametrize(
