@@ -59,7 +59,7 @@ WITHHELD = frozenset(
         *("EXTCMD", "EXTLIST", "WHATDOES", "WHATIS", "GLANCE", "INVENTTYPE", "TRAVEL"),
     )
 )
-"""Keys that end the game from outside, change how it is shown, or ask for a text. Small letters stay: they name things."""
+"""Keys that end the game from outside, change how it is shown, or ask for a text. Small letters stay: they choose."""
 
 BACKGROUND = frozenset(
     ["", "stone", "wall", "floor of a room", "dark part of a room", "corridor", "lit corridor", "doorway", "dark area"]
