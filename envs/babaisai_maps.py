@@ -2,10 +2,11 @@
 
 One line is one row, one word a cell; cells are separated by blanks, and the border is added around them:
 
-    .     .    .    ball
-    BABA  IS   YOU  .
-    .     baba .    BALL
-    .     .    IS   WIN        # what follows a '#' is a comment
+    BABA  IS   YOU  .    ball
+    .     .    .    .    .
+    .     BALL baba .    .
+    .     .    IS   WIN  .     # what follows a '#' is a comment
+    .     .    .    .    .
 
 `.` is an empty cell, a word in capitals a block of text, in small letters a thing; `BALL>baba` is a stack, from the
 bottom up. Lines without a cell are skipped.

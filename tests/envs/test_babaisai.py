@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentrl.envs import GameError, make
+from agentrl.envs import GameError, babaisai_maps, make
 from agentrl.envs.babaisai import _generator
 from agentrl.envs.babaisai_levels import TASKS, lay_out
 from agentrl.envs.babaisai_maps import parse_map
@@ -239,6 +240,15 @@ class TestOwnMaps:
         world = parse_map("# a map\n\n. ball>baba KEY # the first row\nBABA IS YOU\n")
         assert (world.width, world.height) == (5, 4)
         assert [world.stack(5 + x) for x in range(1, 4)] == [(), ("ball/green", "baba/white"), ("T:key",)]
+
+    def test_the_map_in_the_docs_can_be_won(self):
+        docs = Path(__file__).parents[2] / "docs" / "games.md"
+        begin = "BABA  IS   YOU"
+        for text, end in ((docs.read_text(), "```"), (babaisai_maps.__doc__, "`.`")):
+            example = begin + text.partition(begin)[2].partition(end)[0]
+            plan = solve(parse_map(example))
+            assert plan is not None
+            assert (plan[:3], len(plan)) == (["up", "left", "down"], 8)
 
     def test_it_is_one_level(self, tmp_path):
         game = own_map(tmp_path, CORRIDOR)
