@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from importlib.metadata import version
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -43,11 +44,13 @@ PACKAGES = {"babyai": "minigrid", "crafter": "crafter"}
 
 
 def tasks() -> list[str]:
-    """Ids of all built-in tasks, minigrid's own levels apart."""
+    """Ids of all built-in tasks: minigrid's own levels apart, and games whose optional package is not installed."""
     known, found = envs.games(), []
     for name in (entry.name for entry in BUILT_IN if entry.name in known):
-        own = BABYAI_TASKS if name == "babyai" else known[name].tasks
-        found += [name if task == "default" else f"{name}/{task}" for task in own]
+        spec = known[name]
+        if spec.needs is None or find_spec(spec.needs):
+            own = BABYAI_TASKS if name == "babyai" else spec.tasks
+            found += [name if task == "default" else f"{name}/{task}" for task in own]
     return found
 
 

@@ -72,7 +72,8 @@ class TextArena(TextEnv):
         if name in REFUSED:
             raise GameError(f"game.id = 'textarena/{task}': {REFUSED[name]}; choose another game")
         if name not in VARIED + FIXED:
-            raise unknown("game.id", f"textarena/{task}", "there is no such game for one player", known_tasks())
+            ids = [f"textarena/{known}" for known in known_tasks()]
+            raise unknown("game.id", f"textarena/{task}", "there is no such game for one player", ids)
         with _quiet():
             from textarena.envs.registration import ENV_REGISTRY, make
 
