@@ -6,6 +6,7 @@ and run by its Z-machine, all on this machine; that takes seconds an episode, a 
 """
 
 import re
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +61,8 @@ class TextWorld(TextEnv):
     def __init__(self, task: str, settings: Mapping[str, Any], max_turns: int, listed: bool) -> None:
         import textworld
 
+        # Of a game that it has just made itself, each time; what it then cannot tell, the wishes below do.
+        warnings.filterwarnings("ignore", message=r"Game '.*' is not fully supported")
         self._task, self._settings = task, dict(settings)
         self.max_turns = max_turns
         self._listed = listed
