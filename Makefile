@@ -8,6 +8,7 @@ INSTALL_INPUTS = pyproject.toml constraints.txt setup.cfg
 
 # One thread: on shared cores OpenMP's waiting threads cost more than they bring. Offline: no test downloads a thing.
 TEST_ENV = OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+PYTEST = .venv/bin/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: quickstart test test-all lint clean
 
@@ -15,10 +16,10 @@ quickstart: .venv/installed
 	.venv/bin/agentrl train experiments/quickstart.yaml --resume
 
 test: lint
-	$(TEST_ENV) .venv/bin/python -m pytest -q -m "not slow"
+	$(TEST_ENV) $(PYTEST) -m "not slow"
 
 test-all: lint
-	$(TEST_ENV) .venv/bin/python -m pytest -q
+	$(TEST_ENV) $(PYTEST)
 
 # mypy reads folders, not setuptools' map of packages: build/typed shows it envs/ and prompts/ inside of agentrl/.
 lint: .venv/installed-dev
