@@ -14,6 +14,9 @@ KINDS = ("raised", "crashed", "hung", "memory")
 PROMPT_TOO_LONG = "prompt_too_long"
 """The error of a turn whose prompt is over budget without any past turn: no game's fault."""
 
+ENGINE = "engine"
+"""The kind of a turn that an endpoint never answered: no game's fault either."""
+
 TRACE = 4000
 """Characters of a traceback that are kept, from its end."""
 
@@ -29,7 +32,7 @@ class GameFault(Exception):
     """A game broke.
 
     Attributes:
-        kind: one of KINDS, or PROMPT_TOO_LONG.
+        kind: one of KINDS, PROMPT_TOO_LONG or ENGINE.
         reason: one line.
         trace: what is known of where it happened; several lines, or "".
     """

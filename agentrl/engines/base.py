@@ -32,7 +32,12 @@ class Request:
 @dataclass(slots=True)
 class Reply:
     """What came back. `ids` end with the end-of-turn token unless `finish_reason` is "length"; `logprobs[j]` is the
-    logprob of `ids[j]` among `legal[j]` at the sampling temperature. Engines that only evaluate leave ids empty."""
+    logprob of `ids[j]` among `legal[j]` at the sampling temperature. Engines that only evaluate leave ids empty.
+
+    Attributes:
+        error: why there is no reply, in one line; the turn is then a broken one.
+        prompt_tokens, reply_tokens: lengths as an endpoint reports them, of ids in process; None: not known.
+    """
 
     text: str
     ids: list[int] = field(default_factory=list)
@@ -40,9 +45,19 @@ class Reply:
     legal: list[tuple[int, ...]] = field(default_factory=list)
     finish_reason: FinishReason = "stop"
     policy_version: int = 0
+    error: str | None = None
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
 
 
 class Engine(Protocol):
-    """Anything that answers requests in order."""
+    """Anything that answers requests in order.
+
+    Attributes:
+        in_process: the model is here, and many requests in one call cost less than each on its own. Else it is an
+            endpoint, which several threads may ask at a time.
+    """
+
+    in_process: bool
 
     def generate(self, requests: list[Request]) -> list[Reply]: ...

@@ -64,6 +64,8 @@ class TransformersEngine:
         autocast: makes the context of a forward pass (Accelerate's autocast).
     """
 
+    in_process = True
+
     def __init__(
         self,
         lm: PreTrainedModel,
@@ -208,4 +210,6 @@ class TransformersEngine:
             legal=row.legal,
             finish_reason="stop" if stopped else "length",
             policy_version=self.policy_version,
+            prompt_tokens=len(row.request.prompt_ids or ()),
+            reply_tokens=len(row.ids),
         )
