@@ -16,6 +16,7 @@ from agentrl.config import Config, Section
 from agentrl.errors import UserError, did_you_mean
 from agentrl.game_id import absolute
 from agentrl.plainyaml import dump_yaml, load_yaml
+from agentrl.reward_terms import TERMS
 
 SHORTHANDS = {"model": "model.path", "game": "game.id"}
 """`--model DIR` and `--game ID`; a mapping as value still sets the whole section."""
@@ -252,6 +253,8 @@ def _shown(value: Any) -> str:
 
 def _line(mistake: dict[str, Any], source: str, overridden: set[str]) -> str:
     """One validation error of pydantic as one line."""
+    if mistake["loc"][:1] == ("rewards",) and len(mistake["loc"]) > 1:
+        return _term_line(mistake, source, overridden)
     name, kind, value = ".".join(map(str, mistake["loc"])), mistake["type"], mistake["input"]
     names = field_names()
     if any(name == n or name.startswith(f"{n}.") for n in overridden):
@@ -268,6 +271,29 @@ def _line(mistake: dict[str, Any], source: str, overridden: set[str]) -> str:
         return f"{source}: {required} is missing ({meaning}); add it, or give --{option}=VALUE"
     field = names.get(re.sub(r"\.\d+$", "", name))
     return f"{source}: {name} = {_shown(value)}: expected {_expected(mistake, field)}"
+
+
+def _term_line(mistake: dict[str, Any], source: str, overridden: set[str]) -> str:
+    """As `_line`, of a term of `rewards`; pydantic puts the term's kind between its name and the field's."""
+    (_, name, *rest), kind, value = mistake["loc"], mistake["type"], mistake["input"]
+    place = ".".join(["rewards", name, *map(str, rest[1:])])
+    if any(f"{place}.".startswith(f"{n}.") for n in overridden):
+        source = COMMAND_LINE
+    if kind == "string_pattern_mismatch" and rest == ["[key]"]:
+        return f"{source}: rewards.{name}: a name has small letters, digits and _, the first one a letter"
+    if kind.startswith("union_tag"):
+        given = value.get("kind") if isinstance(value, dict) else value
+        shown = " is missing" if given is None else f" = {_shown(given)}"
+        return f"{source}: {place}.kind{shown}: expected {' or '.join(TERMS)}{did_you_mean(str(given), TERMS)}"
+    fields = TERMS[rest[0]].model_fields if rest and rest[0] in TERMS else {}
+    if kind == "extra_forbidden":
+        known = did_you_mean(str(rest[-1]), fields) or f"; known: {', '.join(fields)}"
+        return f"{source}: {place} = {_shown(value)}: no such field{known}"
+    if kind == "missing":
+        return f"{source}: {place} is missing ({fields[rest[-1]].description or 'a number'}); add it"
+    if kind == "value_error":
+        return f"{source}: {place}: {mistake['ctx']['error']}"
+    return f"{source}: {place} = {_shown(value)}: expected {_expected(mistake, fields.get(rest[-1]) if rest else None)}"
 
 
 def _expected(mistake: dict[str, Any], field: FieldInfo | None) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentrl.advantages import dual_discount_gae, length_adaptive_lambda
+from agentrl.algorithm_config import AlgorithmConfig
 from agentrl.bilevel_gae import bilevel_gae
-from agentrl.config import AlgorithmConfig
 from agentrl.episode_advantages import dr_grpo, gigpo, grpo, rloo, turn_returns
 from agentrl.records import TurnBatch
 

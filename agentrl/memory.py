@@ -6,11 +6,11 @@ dotted path (`prompt.memory`).
 
 from collections import deque
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 from agentrl.config import PromptConfig
-from agentrl.errors import UserError, did_you_mean
+from agentrl.dotted import imported
+from agentrl.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def make_memory(config: PromptConfig) -> Memory:
     if config.memory is None:
         return WindowMemory(config.history, config.keep)
     field = f"prompt.memory = {config.memory!r}"
-    make = _imported(config.memory, field)
+    make = imported(config.memory, field)
     try:
         memory = make(history=config.history, keep=config.keep)
     except Exception as error:
@@ -90,17 +90,3 @@ def make_memory(config: PromptConfig) -> Memory:
     if missing:
         raise UserError(f"{field}: a memory needs the methods reset, add, recall; missing: {', '.join(missing)}")
     return memory
-
-
-def _imported(path: str, field: str) -> Any:
-    module_name, _, name = path.rpartition(".")
-    if not module_name:
-        raise UserError(f"{field}: expected a dotted path such as my_package.MyMemory")
-    try:
-        module = import_module(module_name)
-    except Exception as error:
-        remedy = "is it installed, or on PYTHONPATH?"
-        raise UserError(f"{field}: {module_name} cannot be imported: {error}; {remedy}") from error
-    if not hasattr(module, name):
-        raise UserError(f"{field}: no {name} in {module_name}{did_you_mean(name, vars(module))}")
-    return getattr(module, name)

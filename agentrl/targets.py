@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agentrl.advantages import kl_in_reward, token_rewards, whiten
-from agentrl.config import AlgorithmConfig
+from agentrl.algorithm_config import AlgorithmConfig
 from agentrl.estimators import with_critic, without_critic
 from agentrl.losses import mismatch_stats
 from agentrl.policy import Rows

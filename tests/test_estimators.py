@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from tiny import random_turns
 
 from agentrl.advantages import dual_discount_gae, length_adaptive_lambda
+from agentrl.algorithm_config import AlgorithmConfig
 from agentrl.bilevel_gae import bilevel_gae
-from agentrl.config import AlgorithmConfig, Config
+from agentrl.config import Config
 from agentrl.episode_advantages import dr_grpo, gigpo, grpo, rloo, turn_returns
 from agentrl.estimators import with_critic, without_critic
 from agentrl.records import Turn, TurnBatch

@@ -12,7 +12,7 @@ import torch
 from tiny import naive_logprobs, random_turns, tiny_model
 from torch import Tensor
 
-from agentrl.config import AlgorithmConfig
+from agentrl.algorithm_config import AlgorithmConfig
 from agentrl.policy import ActorCritic, Rows
 from agentrl.ranks import Ranks
 from agentrl.records import FREE, Turn, TurnBatch
