@@ -15,7 +15,7 @@ from agentrl import answers, faults
 from agentrl.engines.base import Reply
 from agentrl.envs import TextEnv
 from agentrl.errors import UserError
-from agentrl.faults import PROMPT_TOO_LONG, GameFault, fault_of
+from agentrl.faults import ENGINE, PROMPT_TOO_LONG, GameFault, fault_of
 from agentrl.memory import Memory, PastTurn
 from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
@@ -126,7 +126,7 @@ class GameSlot:
     def begin_turn(self, reply: Reply) -> None:
         """Let a game in a worker process play a reply; `play` waits for its answer."""
         with suppress(*GAME_ERRORS):
-            if isinstance(self._game, RemoteGame):
+            if isinstance(self._game, RemoteGame) and reply.error is None:
                 self._game.begin_step(self._action(reply)[0])
 
     @property
@@ -161,8 +161,15 @@ class GameSlot:
         raise GameBroken(f"{self.game_id} failed to reset {RESET_TRIES} times in a row: {fault}")
 
     def play(self, reply: Reply) -> tuple[Turn, Episode | None]:
-        """Play one turn. The next episode is not begun here: call `next_episode` when an `Episode` comes back."""
+        """Play one turn. The next episode is not begun here: call `next_episode` when an `Episode` comes back.
+
+        A reply that is an error breaks the turn, and with it the episode; the game is as sound as before.
+        """
         turn = self._new_turn()
+        if reply.error is not None:
+            lost = GameFault(ENGINE, reply.error)
+            faults.log(lost, f"{self.game_id}, seed {self.seed}, turn {turn.turn}")
+            return turn, self._broken(turn, str(lost))
         turn.reply_ids, turn.reply_logprobs, turn.reply_legal = reply.ids, reply.logprobs, reply.legal
         turn.reply_text, turn.finish_reason, turn.policy_version = reply.text, reply.finish_reason, reply.policy_version
         try:
