@@ -57,6 +57,13 @@ def model_answer(folder: Path) -> Answer:
     return answer
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hung up is none of the tests' business."""
+
+
 class ChatServer:
     """Serves on a free port while it is entered.
 
@@ -82,8 +89,7 @@ class ChatServer:
         self.most = self._open = 0
         self._lock = threading.Lock()
         self._released = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> "ChatServer":
