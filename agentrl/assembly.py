@@ -25,6 +25,7 @@ from agentrl.new_model import game_texts, new_model
 from agentrl.policy import ActorCritic, load_critic, load_lm, load_tokenizer
 from agentrl.prompting import Prompter
 from agentrl.results import settings
+from agentrl.rewards import TurnTerms
 from agentrl.seeding import key
 from agentrl.trajectory import make_prompter
 
@@ -49,6 +50,7 @@ class Games:
         self.config = config
         self.prompter = prompter
         self.maker = maker or GameMaker(config)
+        self._terms = TurnTerms(config.rewards, config.algorithm.gamma_step)
         slot = self(0, lambda episode: None, evaluation=False)
         with closing(slot), game_is_made(config.game):
             self.free_text = slot.game.actions is None
@@ -65,6 +67,7 @@ class Games:
             seeds,
             format_penalty=0.0 if evaluation else config.algorithm.format_penalty,
             keep_turns=evaluation and index < config.evaluation.keep_episodes,
+            terms=None if evaluation else self._terms,
         )
 
     def close(self) -> None:

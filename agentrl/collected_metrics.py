@@ -1,10 +1,13 @@
 """What a batch's turns and finished episodes say, over all processes: the `episode/` and `turns/` metrics."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from agentrl.collector import Collected
 from agentrl.faults import KINDS, PROMPT_TOO_LONG, kind_of
 from agentrl.ranks import Ranks
+from agentrl.records import Turn
 
 
 def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
@@ -60,6 +63,7 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
         *(f"error_{kind}_fraction" for kind in KINDS),
     )
     metrics = {f"turns/{name}": float(mean) for name, mean in zip(turn_names, turns.mean(axis=0), strict=True)}
+    metrics |= _reward_parts(collected.turns, ranks)
     metrics["episode/count"] = float(len(ended))
     metrics["episode/errors"] = float(ranks.sum(np.array([len(collected.episodes) - len(episodes)]))[0])
     names = ("return", "length", "success", "progression", "achievements", "context_full")
@@ -68,3 +72,11 @@ def collected_metrics(collected: Collected, ranks: Ranks) -> dict[str, float]:
         if len(known):
             metrics[f"episode/{name}"] = float(known.mean())
     return metrics
+
+
+def _reward_parts(turns: Sequence[Turn], ranks: Ranks) -> dict[str, float]:
+    """`rewards/NAME`: what each part of the reward pays a turn, on average over all turns."""
+    names = sorted(set(ranks.gather([name for turn in turns for name in turn.reward_parts])))
+    sums = [sum(turn.reward_parts.get(name, 0.0) for turn in turns) for name in names]
+    *totals, count = ranks.sum(np.array([*sums, len(turns)], dtype=np.float64))
+    return {f"rewards/{name}": float(total / count) for name, total in zip(names, totals, strict=True)}

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from agentrl import answers, faults
 from agentrl.engines.base import Reply
-from agentrl.envs import TextEnv
+from agentrl.envs import Observation, TextEnv
 from agentrl.errors import UserError
 from agentrl.faults import ENGINE, PROMPT_TOO_LONG, GameFault, fault_of
 from agentrl.memory import Memory, PastTurn
@@ -21,6 +21,7 @@ from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
 from agentrl.records import Turn
 from agentrl.remote import RemoteGame
+from agentrl.rewards import TurnFacts, TurnTerms
 from agentrl.trajectory import TrajectoryPrompter
 
 RESET_TRIES = 3
@@ -64,12 +65,14 @@ class Episode:
 
 
 class PlayedTurn(TypedDict):
-    """What replays a turn: the reply as text (and as `ids` where prompts are made of them), the action executed."""
+    """What replays a turn: the reply as text (as `ids`, too, where prompts are made of them; its number of `tokens`
+    where rewards may ask for it), the action executed."""
 
     reply: str
     action: str
     valid: bool
     ids: NotRequired[list[int]]
+    tokens: NotRequired[int]
 
 
 class SlotState(TypedDict):
@@ -88,6 +91,7 @@ class GameSlot:
         make: makes the game; called when it is first needed, and again after it broke.
         seeds: episode number -> game seed; None: no further episode.
         format_penalty: subtracted from the reward of a turn whose reply holds no legal action.
+        terms: what a turn is paid beside the game's own reward.
         keep_turns: hand whole episodes over in `Episode.turns`.
     """
 
@@ -101,6 +105,7 @@ class GameSlot:
         seeds: Callable[[int], int | None],
         format_penalty: float = 0.0,
         keep_turns: bool = False,
+        terms: TurnTerms | None = None,
     ) -> None:
         self.index = index
         self.game_id = game_id
@@ -108,6 +113,7 @@ class GameSlot:
         self.memory = memory
         self.format_penalty = format_penalty
         self.keep_turns = keep_turns
+        self.terms = terms
         self.episode = -1
         self.failed_resets: list[Episode] = []
         self._make = make
@@ -177,6 +183,9 @@ class GameSlot:
             played = PlayedTurn(reply=reply.text, action=turn.action, valid=turn.valid)
             if self._trajectory:
                 played["ids"] = reply.ids
+            if self.terms:
+                played["tokens"] = len(reply.ids)
+            before = self.observation
             answer = self._step(played)
             if not answer.terminated:
                 self._build_prompt()
@@ -188,7 +197,13 @@ class GameSlot:
             self.close()
             return turn, self._broken(turn, str(fault))
         turn.terminated, turn.truncated = answer.terminated, answer.truncated or self._is_full()
-        turn.reward = answer.reward if turn.valid else answer.reward - self.format_penalty
+        turn.reward_parts = {"game": answer.reward}
+        if self.format_penalty and not turn.valid:
+            turn.reward_parts["format"] = -self.format_penalty
+        if self.terms:
+            self._tell_terms(played, before, answer, turn.truncated)
+            turn.reward_parts |= self.terms.score(self._facts)
+        turn.reward = sum(turn.reward_parts.values())
         if turn.truncated and not turn.terminated:
             turn.next_prompt_ids = self.prompt.ids
         if turn.terminated or turn.truncated:
@@ -244,6 +259,7 @@ class GameSlot:
         self.seed = seed
         self._played: list[PlayedTurn] = []
         self._turns: list[Turn] = []
+        self._facts: list[TurnFacts] = []
         self._return = 0.0
         self._invalid = 0
         self._achievable = self.game.achievements
@@ -278,12 +294,32 @@ class GameSlot:
         self._return += answer.reward
         return answer
 
+    def _tell_terms(self, played: PlayedTurn, before: Observation, answer: answers.Answer, truncated: bool) -> None:
+        self._facts.append(
+            TurnFacts(
+                before=before,
+                after=self.observation,
+                reply=played["reply"],
+                reply_tokens=played["tokens"],
+                action=played["action"],
+                valid=played["valid"],
+                reward=answer.reward,
+                terminated=answer.terminated,
+                truncated=truncated,
+                success=answer.success,
+                progression=answer.progression,
+            )
+        )
+
     def _replay(self, turns: list[PlayedTurn]) -> bool:
         """Play turns anew; False if the episode is over before its last turn was played, or with it."""
         for turn in turns:
+            before = self.observation
             answer = self._step(turn)
             if answer.terminated or answer.truncated:
                 return False
+            if self.terms:
+                self._tell_terms(turn, before, answer, truncated=False)
             if self._trajectory:  # each prompt is made of the one before
                 self._build_prompt()
         if not self._trajectory:

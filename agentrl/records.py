@@ -23,6 +23,7 @@ class Turn:
     `reply_ids` holds the sampled ids, the end-of-turn token included. `reply_legal[j]` are the ids that were allowed at
     position j, or `FREE`. `next_prompt_ids` is set only where the trace is cut (time limit or batch end): the value at
     its last token is the bootstrap. A turn with `error` set keeps its place in the batch and enters no loss.
+    `reward` is the sum of `reward_parts`, by name; `notes` are what a judge says of the turn, by name, too.
     """
 
     game: str
@@ -48,6 +49,8 @@ class Turn:
     dropped_turns: int = 0
     value: float | None = None
     advantage: float | None = None
+    reward_parts: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 def continues(turn: Turn, before: Turn) -> bool:

@@ -35,7 +35,7 @@ class RuleTerm(_Term):
     """A function's verdict on a turn, or on an episode at its end: true, false, or a number."""
 
     kind: Literal["rule"]
-    rule: str = Field(description="dotted path; of scope turn f(PlayedTurn), of scope episode f([PlayedTurn, ...])")
+    rule: str = Field(description="dotted path; of scope turn f(TurnFacts), of scope episode f([TurnFacts, ...])")
     scope: Literal["turn", "episode"] = "turn"
 
 

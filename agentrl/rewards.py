@@ -17,7 +17,7 @@ from agentrl.reward_terms import LengthTerm, RewardTerm, RuleTerm, ShapingTerm
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedTurn:
+class TurnFacts:
     """A turn as a rule sees it. `reward` is the game's own; `success` and `progression` are told at the end alone."""
 
     before: Observation
@@ -33,7 +33,7 @@ class PlayedTurn:
     progression: float | None = None
 
 
-Part = Callable[[Sequence[PlayedTurn]], float]
+Part = Callable[[Sequence[TurnFacts]], float]
 """What a term pays for the last of an episode's turns so far."""
 
 
@@ -58,7 +58,7 @@ class TurnTerms:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def score(self, episode: Sequence[PlayedTurn]) -> dict[str, float]:
+    def score(self, episode: Sequence[TurnFacts]) -> dict[str, float]:
         """Name -> weighted reward of the episode's last turn.
 
         Raises:
@@ -85,7 +85,7 @@ def _part(name: str, term: RewardTerm, gamma_step: float) -> Part | None:
     if isinstance(term, ShapingTerm):
         phi = _function(f"rewards.{name}.potential", term.potential)
 
-        def shaping(episode: Sequence[PlayedTurn]) -> float:
+        def shaping(episode: Sequence[TurnFacts]) -> float:
             turn = episode[-1]
             after = 0.0 if turn.terminated else phi(turn.after)
             return potential_difference(phi(turn.before), after, gamma_step, turn.terminated)

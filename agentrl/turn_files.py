@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from agentrl.errors import UserError
 from agentrl.records import Turn
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2 added `reward_parts` and `notes`, which files of version 1 are read without."""
 
 _IDS = pa.list_(pa.int32())
 _MESSAGE = pa.struct([pa.field("role", pa.string()), pa.field("content", pa.string())])
@@ -46,10 +47,14 @@ SCHEMA = pa.schema(
         pa.field("dropped_turns", pa.int64(), nullable=False),
         pa.field("value", pa.float64()),
         pa.field("advantage", pa.float64()),
+        pa.field("reward_parts", pa.map_(pa.string(), pa.float64()), nullable=False),
+        pa.field("notes", pa.map_(pa.string(), pa.string()), nullable=False),
     ],
     metadata={"schema_version": str(SCHEMA_VERSION)},
 )
 """One row a turn, the fields of `Turn` in order; `messages` in OpenAI form. Empty in `reply_legal`: all allowed."""
+
+_NEW_IN_2 = tuple(field.name for field in SCHEMA if pa.types.is_map(field.type))
 
 _TEXT_FIELDS = [field.name for field in SCHEMA if field.type == pa.string()]
 
@@ -68,7 +73,7 @@ def write_turns(path: Path, turns: list[Turn]) -> None:
         pq.write_table(table, temporary, compression="zstd")
     else:
         with temporary.open("w", encoding="utf-8") as file:
-            for row in table.to_pylist():
+            for row in map(_with_dicts, table.to_pylist()):
                 file.write(json.dumps({"schema_version": SCHEMA_VERSION, **row}, ensure_ascii=False) + "\n")
     os.replace(temporary, path)
 
@@ -77,7 +82,7 @@ def read_turns(path: Path) -> list[Turn]:
     """Read what `write_turns` wrote. Raises TurnFileError for another schema, FileNotFoundError for no file."""
     table = _read_parquet(path) if _suffix(path) == ".parquet" else _read_jsonl(path)
     turns = []
-    for row in table.to_pylist():
+    for row in map(_with_dicts, table.to_pylist()):
         row["reply_legal"] = [tuple(ids) for ids in row["reply_legal"]]
         turns.append(Turn(**row))
     return turns
@@ -104,7 +109,13 @@ def _row(turn: Turn) -> dict[str, Any]:
     for name in _TEXT_FIELDS:
         row[name] = _utf8(row[name])
     row["messages"] = [_message(message) for message in turn.messages]
+    row["notes"] = {_utf8(name): _utf8(text) for name, text in turn.notes.items()}
     return row
+
+
+def _with_dicts(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as Arrow gives it, its maps as dicts."""
+    return row | {name: dict(row[name]) for name in _NEW_IN_2}
 
 
 def _message(message: dict[str, str]) -> dict[str, str]:
@@ -125,8 +136,14 @@ def _read_parquet(path: Path) -> pa.Table:
             # Other tools drop the metadata when they rewrite a file; the columns then decide alone.
             version = (schema.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
             _check_version(path, version)
-            _check_columns(path, set(schema.names))
-            return file.read().select(SCHEMA.names).cast(SCHEMA)
+            _check_columns(path, set(schema.names), version)
+            table = file.read()
+            if version == "1":
+                for name in _NEW_IN_2:
+                    table = table.append_column(
+                        SCHEMA.field(name), pa.array([{}] * len(table), SCHEMA.field(name).type)
+                    )
+            return table.select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowException, ValueError) as error:
         if isinstance(error, TurnFileError):
             raise
@@ -144,9 +161,10 @@ def _read_jsonl(path: Path) -> pa.Table:
                 raise TurnFileError(f"{place}: not JSON: {error}") from None
             if not isinstance(row, dict):
                 raise TurnFileError(f"{place}: a turn is a JSON object, this is a {type(row).__name__}")
-            _check_version(place, str(row.pop("schema_version", SCHEMA_VERSION)))
-            _check_columns(place, set(row))
-            rows.append(row)
+            version = str(row.pop("schema_version", SCHEMA_VERSION))
+            _check_version(place, version)
+            _check_columns(place, set(row), version)
+            rows.append({name: {} for name in _NEW_IN_2} | row)
     return _table(path, rows)
 
 
@@ -163,13 +181,14 @@ def _table(path: Path, rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def _check_version(place: Path | str, version: str) -> None:
-    if version != str(SCHEMA_VERSION):
-        raise TurnFileError(f"{place}: schema_version {version}: this agentrl reads version {SCHEMA_VERSION}")
+    if version not in ("1", str(SCHEMA_VERSION)):
+        raise TurnFileError(f"{place}: schema_version {version}: this agentrl reads versions 1 and {SCHEMA_VERSION}")
 
 
-def _check_columns(place: Path | str, columns: set[str]) -> None:
-    missing = sorted(set(SCHEMA.names) - columns)
-    unknown = sorted(columns - set(SCHEMA.names))
+def _check_columns(place: Path | str, columns: set[str], version: str) -> None:
+    names = set(SCHEMA.names) - (set(_NEW_IN_2) if version == "1" else set())
+    missing = sorted(names - columns)
+    unknown = sorted(columns - names)
     if missing or unknown:
         parts = [
             f"{word} {', '.join(columns)}" for word, columns in (("missing", missing), ("unknown", unknown)) if columns

@@ -19,6 +19,7 @@ from agentrl.episode import GameSlot
 from agentrl.memory import make_memory
 from agentrl.new_model import game_texts, train_tokenizer
 from agentrl.prompting import Prompter
+from agentrl.rewards import TurnTerms
 
 WORDS = ("red", "green", "blue")
 
@@ -170,6 +171,7 @@ def make_slot(
     prompt: dict[str, Any] | None = None,
     format_penalty: float = 0.0,
     keep_turns: bool = False,
+    terms: TurnTerms | None = None,
 ) -> GameSlot:
     """A slot of fake/echo with `options`, its first episode not begun."""
     config = PromptConfig.model_validate({"style": "terse", **(prompt or {})})
@@ -183,6 +185,7 @@ def make_slot(
         seeds,
         format_penalty,
         keep_turns,
+        terms,
     )
 
 

@@ -46,6 +46,8 @@ TURNS = st.builds(
     dropped_turns=st.integers(0, 2**40),
     value=st.none() | FLOAT64,
     advantage=st.none() | FLOAT64,
+    reward_parts=st.dictionaries(TEXT, FLOAT64, max_size=3),
+    notes=st.dictionaries(TEXT, TEXT, max_size=2),
 )
 
 
@@ -75,7 +77,7 @@ def test_logprobs_are_float32_whatever_the_file(suffix: str, tmp_path: Path) -> 
 
 def test_the_schema_is_stable() -> None:
     """Old files must stay readable: a change here needs a new schema_version."""
-    assert SCHEMA.metadata == {b"schema_version": b"1"}
+    assert SCHEMA.metadata == {b"schema_version": b"2"}
     assert {field.name: str(field.type) for field in SCHEMA} == {
         "game": "string",
         "slot": "int64",
@@ -100,6 +102,8 @@ def test_the_schema_is_stable() -> None:
         "dropped_turns": "int64",
         "value": "double",
         "advantage": "double",
+        "reward_parts": "map<string, double>",
+        "notes": "map<string, string>",
     }
 
 
@@ -108,7 +112,7 @@ def test_jsonl_is_json_in_openai_form(tmp_path: Path) -> None:
     messages = [{"role": "system", "content": "Rules\u2028é"}, {"role": "user", "content": "a wall"}]
     write_turns(path, [a_turn(messages=messages), a_turn(turn=1)])
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-    assert [row["schema_version"] for row in rows] == [1, 1]
+    assert [row["schema_version"] for row in rows] == [2, 2]
     assert rows[0]["messages"] == messages
 
 
@@ -135,7 +139,7 @@ def _parquet_of_text_rewards(path: Path) -> None:
 
 
 def _parquet_of_the_future(path: Path) -> None:
-    pq.write_table(pq.read_table(path).replace_schema_metadata({"schema_version": "2"}), path)
+    pq.write_table(pq.read_table(path).replace_schema_metadata({"schema_version": "3"}), path)
 
 
 def _garbage(path: Path) -> None:
@@ -161,11 +165,11 @@ def _torn(path: Path) -> None:
         (".parquet", _parquet_without_reward, "missing reward"),
         (".parquet", _parquet_with_more, "unknown colour"),
         (".parquet", _parquet_of_text_rewards, "much"),
-        (".parquet", _parquet_of_the_future, "schema_version 2"),
+        (".parquet", _parquet_of_the_future, "schema_version 3"),
         (".parquet", _garbage, "t.parquet"),
         (".jsonl", _json(lambda row: row.pop("reward")), "line 1: .*missing reward"),
         (".jsonl", _json(lambda row: row.update(colour="red")), "line 1: .*unknown colour"),
-        (".jsonl", _json(lambda row: row.update(schema_version=2)), "schema_version 2"),
+        (".jsonl", _json(lambda row: row.update(schema_version=3)), "schema_version 3"),
         (".jsonl", _json(lambda row: row.update(reward="much")), "much"),
         (".jsonl", _json(lambda row: row.update(reward=None)), "reward is null"),
         (".jsonl", _torn, "line 2: not JSON"),
@@ -195,6 +199,19 @@ def test_columns_may_come_in_any_order_and_without_metadata(suffix: str, tmp_pat
         del row["schema_version"]
         path.write_text(json.dumps(dict(reversed(row.items()))))
     assert read_turns(path) == [a_turn()]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_of_version_1_has_no_parts_and_no_notes(suffix: str, tmp_path: Path) -> None:
+    path, new = tmp_path / f"t{suffix}", ["reward_parts", "notes"]
+    write_turns(path, [a_turn(reward_parts={"game": 1.0}, notes={"judge": "well done"}), a_turn(turn=1)])
+    if suffix == ".parquet":
+        pq.write_table(pq.read_table(path).drop_columns(new).replace_schema_metadata({"schema_version": "1"}), path)
+    else:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        old = [{name: cell for name, cell in row.items() if name not in new} | {"schema_version": 1} for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in old))
+    assert read_turns(path) == [a_turn(), a_turn(turn=1)]
 
 
 def test_what_cannot_be_kept_is_refused_and_leaves_the_old_file(tmp_path: Path) -> None:
