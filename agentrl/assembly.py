@@ -103,8 +103,14 @@ def assemble(
     """Load the model at `path` (None: make a new small one) and build everything around it.
 
     Raises:
-        UserError: model, style, memory or game cannot be made, or the context is too short for the prompts.
+        UserError: model, style, memory or game cannot be made, the context is too short for the prompts, or the engine
+            is an endpoint.
     """
+    if config.engine.name != "transformers":
+        raise UserError(
+            f"engine.name = {config.engine.name}: an endpoint gives no ids to train on; set transformers, or score the "
+            f"endpoint with agentrl bench"
+        )
     envs.check(config.game.id, **config.game.options)
     maker = GameMaker(config)
     try:

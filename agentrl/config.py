@@ -69,7 +69,9 @@ class PromptConfig(Section):
 class EngineConfig(Section):
     """How replies are sampled."""
 
-    name: Literal["transformers"] = "transformers"
+    name: Literal["transformers", "openai"] = Field(
+        default="transformers", description="openai: an endpoint, for agentrl bench alone"
+    )
     # Colder than that, logits leave the range of fp32.
     temperature: Annotated[float, Field(ge=1e-3, allow_inf_nan=False)] = 1.0
     max_reply_tokens: Positive = 16
