@@ -6,6 +6,7 @@ logprob of higher precision is rounded to float32). Text must be UTF-8: a lone s
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -80,12 +81,23 @@ def write_turns(path: Path, turns: list[Turn]) -> None:
 
 def read_turns(path: Path) -> list[Turn]:
     """Read what `write_turns` wrote. Raises TurnFileError for another schema, FileNotFoundError for no file."""
-    table = _read_parquet(path) if _suffix(path) == ".parquet" else _read_jsonl(path)
     turns = []
-    for row in map(_with_dicts, table.to_pylist()):
-        row["reply_legal"] = [tuple(ids) for ids in row["reply_legal"]]
-        turns.append(Turn(**row))
+    for table in read_tables(path):
+        for row in map(_with_dicts, table.to_pylist()):
+            row["reply_legal"] = [tuple(ids) for ids in row["reply_legal"]]
+            turns.append(Turn(**row))
     return turns
+
+
+def read_tables(path: Path, rows: int = 10_000) -> Iterator[pa.Table]:
+    """The turns of a file as tables of SCHEMA, at most `rows` turns each: no more is in memory at a time.
+
+    (Of a .jsonl file, all is.) Raises as `read_turns`.
+    """
+    if _suffix(path) == ".parquet":
+        yield from _parquet_tables(path, rows)
+    else:
+        yield _read_jsonl(path)
 
 
 def episodes(turns: list[Turn]) -> list[list[Turn]]:
@@ -128,22 +140,22 @@ def _utf8(text: str) -> str:
     return text if not text or text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _read_parquet(path: Path) -> pa.Table:
+def _parquet_tables(path: Path, rows: int) -> Iterator[pa.Table]:
     try:
-        file = pq.ParquetFile(path)
-        with file:
+        with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             # Other tools drop the metadata when they rewrite a file; the columns then decide alone.
             version = (schema.metadata or {}).get(b"schema_version", str(SCHEMA_VERSION).encode()).decode()
             _check_version(path, version)
             _check_columns(path, set(schema.names), version)
-            table = file.read()
-            if version == "1":
-                for name in _NEW_IN_2:
-                    table = table.append_column(
-                        SCHEMA.field(name), pa.array([{}] * len(table), SCHEMA.field(name).type)
-                    )
-            return table.select(SCHEMA.names).cast(SCHEMA)
+            for batch in file.iter_batches(batch_size=rows):
+                table = pa.Table.from_batches([batch])
+                if version == "1":
+                    for name in _NEW_IN_2:
+                        table = table.append_column(
+                            SCHEMA.field(name), pa.array([{}] * len(table), SCHEMA.field(name).type)
+                        )
+                yield table.select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowException, ValueError) as error:
         if isinstance(error, TurnFileError):
             raise
