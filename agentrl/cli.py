@@ -28,6 +28,7 @@ from agentrl.arguments import (
     require_writable,
     split,
 )
+from agentrl.cli_export import commands as exporting
 from agentrl.cli_games import commands
 from agentrl.config import NewModelConfig
 from agentrl.configfile import describe, make_config
@@ -249,6 +250,7 @@ def new_model(
 
 
 app.add_typer(commands)
+app.add_typer(exporting)
 
 
 def main() -> None:
