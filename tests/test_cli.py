@@ -22,7 +22,7 @@ from agentrl.plainyaml import load_yaml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 QUICKSTART = str(EXPERIMENTS / "quickstart.yaml")
-COMMANDS = ["train", "eval", "play", "imitate", "games", "new-model", "new-game", "check-env", "check-golden"]
+COMMANDS = ["train", "eval", "play", "imitate", "games", "new-model", "new-game", "check-env", "check-golden", "export"]
 
 
 @pytest.fixture
