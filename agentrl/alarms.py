@@ -5,7 +5,7 @@ some updates before; see `AlarmsConfig` for the thresholds.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -17,6 +17,9 @@ from agentrl.progress import say
 RECENT = 20
 """Updates whose median a gradient norm is compared with; none is before there are `ENOUGH`."""
 ENOUGH = 5
+
+WINDOW = 10
+"""Updates; reward hacking shows between the last so many and those before them."""
 
 
 class Alarmed(UserError):
@@ -75,11 +78,38 @@ def alarms(metrics: Mapping[str, float], config: AlarmsConfig, norms: list[float
     return found
 
 
-class Alarms(Callback):
-    """Says each alarm when it begins, counts them in `alarms`, and stops the run if the config asks for it."""
+def reward_hacking(recent: Sequence[Mapping[str, float]], learned: Sequence[str], threshold: float) -> list[Alarm]:
+    """The policy pleases a learned reward and plays worse: the game's success fell by more than `threshold` from the
+    first half of `recent` metrics to the second, and the mean of a learned term rose."""
+    half = len(recent) // 2
 
-    def __init__(self, config: AlarmsConfig) -> None:
+    def rise(name: str) -> float | None:
+        before, after = ([m[name] for m in part if name in m] for part in (recent[:half], recent[half:]))
+        return None if not before or not after else sum(after) / len(after) - sum(before) / len(before)
+
+    success = rise("episode/success")
+    if success is None or -success <= threshold:
+        return []
+    advice = "rises while the game's success falls by {:.2f}; lower the term's weight, and read turns/*.parquet"
+    found = []
+    for name in learned:
+        more = rise(f"rewards/{name}")
+        if more is not None and more > 0:
+            found.append(Alarm(f"rewards/{name}", more, 0.0, advice.format(-success)))
+    return found
+
+
+class Alarms(Callback):
+    """Says each alarm when it begins, counts them in `alarms`, and stops the run if the config asks for it.
+
+    Args:
+        learned: names of the terms of the reward that a model gives.
+    """
+
+    def __init__(self, config: AlarmsConfig, learned: Sequence[str] = ()) -> None:
         self.config = config
+        self._learned = learned
+        self._metrics: deque[Mapping[str, float]] = deque(maxlen=2 * WINDOW)
         self._norms: deque[float] = deque(maxlen=RECENT)
         self._ringing: set[str] = set()
         self._in_a_row = 0
@@ -90,6 +120,9 @@ class Alarms(Callback):
             Alarmed: too many updates in a row had an alarm.
         """
         found = alarms(metrics, self.config, list(self._norms))
+        self._metrics.append(dict(metrics))
+        if self.config.reward_hacking is not None and len(self._metrics) == 2 * WINDOW:
+            found += reward_hacking(list(self._metrics), self._learned, self.config.reward_hacking)
         if "grad_norm/policy" in metrics:
             self._norms.append(metrics["grad_norm/policy"])
         metrics["alarms"] = float(len(found))

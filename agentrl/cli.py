@@ -30,6 +30,7 @@ from agentrl.arguments import (
 )
 from agentrl.cli_export import commands as exporting
 from agentrl.cli_games import commands
+from agentrl.cli_learn import commands as learning
 from agentrl.config import NewModelConfig
 from agentrl.configfile import describe, make_config
 from agentrl.errors import UserError
@@ -166,23 +167,31 @@ def evaluate(
     epilog=examples(
         "agentrl imitate experiments/babyai_tiny.yaml --imitation.episodes=20 --out models/warm",
         "agentrl train experiments/babyai_tiny.yaml --imitation.episodes=0 --model models/warm",
+        "agentrl imitate experiments/babyai_tiny.yaml --from runs/kept --best 0.1 --out models/filtered",
     ),
 )
 def imitate(
     arguments: Recipe,
+    sources: Annotated[
+        list[Path] | None,
+        typer.Option("--from", metavar="RUN|FILE", help="Imitate the best episodes kept there; repeatable."),
+    ] = None,
+    best: Annotated[float, typer.Option(min=0.0, max=1.0, help="The share of --from that is imitated.")] = 0.1,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The model's folder; without it OUTPUT_DIR/NAME-imitation.")
     ] = None,
 ) -> None:
-    """Fine-tune a model on episodes of the game's scripted player; save and score it.
+    """Fine-tune a model on episodes of the game's scripted player, or on the best that were played; save and score it.
 
-    The folder is in Hugging Face format.
+    The folder is in Hugging Face format. Of --from whole episodes count, by the game's own reward.
     """
-    config = read_recipe(arguments, ["--out"])
+    config = read_recipe(arguments, ["--out", "--from", "--best"])
     with redirect_stdout(sys.stderr):
+        from agentrl.preferences import best_episodes, stored_turns
         from agentrl.standalone import imitate_player
 
-        figures = imitate_player(config, out or Path(config.output_dir) / f"{config.name}-imitation")
+        turns = best_episodes(stored_turns(sources), best) if sources else None
+        figures = imitate_player(config, out or Path(config.output_dir) / f"{config.name}-imitation", turns)
     _print_figures(figures)
 
 
@@ -251,6 +260,7 @@ def new_model(
 
 app.add_typer(commands)
 app.add_typer(exporting)
+app.add_typer(learning)
 
 
 def main() -> None:

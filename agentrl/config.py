@@ -163,6 +163,9 @@ class AlarmsConfig(Section):
     length_stop_fraction: Fraction | None = 0.5
     repetition: Fraction | None = Field(default=0.7, description="1 - distinct tokens / tokens of a reply, mean")
     grad_norm_ratio: Rate | None = Field(default=50.0, description="of the policy's norm over its recent median")
+    reward_hacking: Fraction | None = Field(
+        default=0.1, description="alarm where success falls by more while a learned term of the reward rises"
+    )
     stop_after: NonNegative = Field(default=0, description="stop after so many alarmed updates in a row; 0: never")
 
 

@@ -36,8 +36,12 @@ def require_player(make_slot: MakeSlot) -> None:
         ScriptedAgent().act([slot])
 
 
-def warm_start(parts: Parts, config: Config, stop: Callable[[], bool] = lambda: False) -> dict[str, float]:
+def warm_start(
+    parts: Parts, config: Config, stop: Callable[[], bool] = lambda: False, turns: list[Turn] | None = None
+) -> dict[str, float]:
     """Imitate the scripted player on `config.imitation.episodes` episodes; returns what came of it.
+
+    With `turns`, these are imitated instead: filtered imitation, if they are those of the best episodes.
 
     Raises:
         UserError: the game has no scripted player, or none of its replies can be learnt, or they are longer than
@@ -50,32 +54,34 @@ def warm_start(parts: Parts, config: Config, stop: Callable[[], bool] = lambda: 
         if stop():
             raise Interrupted
 
-    with track(section.episodes, "scripted player", "episodes") as bar:
+    figures = {}
+    if turns is None:
+        with track(section.episodes, "scripted player", "episodes") as bar:
 
-        def on_episode(turns: int) -> None:
-            go_on()
-            bar.advance()
+            def on_episode(turns: int) -> None:
+                go_on()
+                bar.advance()
 
-        shown = demonstrate(
-            parts.games, parts.tokenizer, parts.end_id, parts.constraint, section.episodes, config.seed, on_episode
-        )
-    if not shown.turns:
-        raise UserError(f"imitation.episodes = {section.episodes}: not one turn of {config.game.id} could be played")
-    longest = max(len(turn.reply_ids) for turn in shown.turns)
+            shown = demonstrate(
+                parts.games, parts.tokenizer, parts.end_id, parts.constraint, section.episodes, config.seed, on_episode
+            )
+        turns, figures["scripted_success"] = shown.turns, shown.success
+        if not turns:
+            raise UserError(
+                f"imitation.episodes = {section.episodes}: not one turn of {config.game.id} could be played"
+            )
+    longest = max(len(turn.reply_ids) for turn in turns)
     if longest > config.engine.max_reply_tokens:
-        raise UserError(
-            f"engine.max_reply_tokens = {config.engine.max_reply_tokens}: the scripted player's replies have {longest}"
-        )
-    steps = section.epochs * -(-len(shown.turns) // section.batch_turns)
+        raise UserError(f"engine.max_reply_tokens = {config.engine.max_reply_tokens}: what is imitated has {longest}")
+    steps = section.epochs * -(-len(turns) // section.batch_turns)
     with track(steps, "imitation", "steps") as bar:
 
         def on_step(loss: float) -> None:
             go_on()
-            bar.text = f"loss {loss:.3f}"
-            bar.advance()
+            bar.step(loss)
 
-        loss = imitate(parts.model, shown.turns, config, on_step, parts.engine.autocast)
-    return {"turns": float(len(shown.turns)), "scripted_success": shown.success, "loss": loss}
+        loss = imitate(parts.model, turns, config, on_step, parts.engine.autocast)
+    return {"turns": float(len(turns)), **figures, "loss": loss}
 
 
 @dataclass(slots=True)

@@ -50,6 +50,11 @@ class Tracked:
         self._history.append((time.monotonic(), self.completed))
         self._show()
 
+    def step(self, loss: float) -> None:
+        """An optimizer step is done."""
+        self.text = f"loss {loss:.3f}"
+        self.advance()
+
     @property
     def rate(self) -> float | None:
         """Units a second, None before the first advance."""

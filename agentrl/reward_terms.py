@@ -1,6 +1,6 @@
 """The schema of `rewards`: the kinds of terms that a turn may be paid beside the game's own reward."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,9 @@ OWN_PARTS = ("game", "format")
 
 
 class _Term(Section):
+    learned: ClassVar[bool] = False
+    """Whether a model gives it, which a policy may learn to please without playing well."""
+
     weight: Number = Field(default=1.0, description="what the term's value is multiplied by")
 
 
@@ -49,6 +52,7 @@ class ShapingTerm(_Term):
 class RewardModelTerm(_Term):
     """The score of a sequence-classification model with one output, for the prompt and the reply."""
 
+    learned = True
     kind: Literal["reward_model"]
     path: str = Field(description="Hugging Face name or folder, such as `agentrl train-reward` writes")
     batch_size: Positive = 16
@@ -58,6 +62,7 @@ class RewardModelTerm(_Term):
 class JudgeTerm(_Term):
     """A mark that a language model behind an endpoint gives a turn, scaled to 0..1."""
 
+    learned = True
     kind: Literal["judge"]
     model: str = Field(description="its name at the endpoint")
     base_url: str = Field(description="of an OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1")

@@ -18,6 +18,8 @@ _STREAMS = {
     "model": 5,
     "value_head": 6,
     "evaluation": 7,
+    "reward_model": 8,
+    "dpo": 9,
 }
 
 

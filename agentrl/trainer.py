@@ -36,6 +36,7 @@ from agentrl.records import Turn, TurnBatch
 from agentrl.report import ReportWriter
 from agentrl.results import machine, versions, write_json
 from agentrl.run_folder import claim, open_folder
+from agentrl.scorers import Scorers
 from agentrl.seeding import training_seed
 from agentrl.stopping import Interrupted, StopSignals
 from agentrl.targets import annotate, make_targets
@@ -76,6 +77,7 @@ class Trainer:
         path = found[-1] if found else config.model.path
         self.parts = assemble(config, path, self.accelerator.device, self.accelerator.autocast)
         self.learner = Learner(config, self.parts.model, self.accelerator)
+        self.scorers = Scorers(config.rewards, self.run_dir, self.ranks)
         self.progress = Progress(warmup_done=config.critic_warmup.max_updates == 0)
         self._games: list[SlotState] | None = None
         self._saved: int | None = None
@@ -89,7 +91,7 @@ class Trainer:
         elif config.imitation.episodes:
             require_player(self.parts.games)
         self.callbacks: list[Callback] = [
-            Alarms(config.alarms),
+            Alarms(config.alarms, [name for name, term in config.rewards.items() if term.learned]),
             RichProgress(),
             *(make_trackers(config, self.run_dir, self.update if resume else None) if self.is_main else ()),
             Checkpoints(),
@@ -123,6 +125,7 @@ class Trainer:
                 pass
             finally:
                 self.parts.games.close()
+                self.scorers.close()
                 results = self._write_results(interrupted=not finished)
                 self._tell("on_end")
                 if self.progress.skipped_steps == self.learner.value_steps > 0 and self.is_main:
@@ -151,6 +154,8 @@ class Trainer:
         replaced = self.parts.games.maker.replaced
         collected = self._collect()
         collected_at = time.monotonic()
+        scored = self.scorers.score(collected.turns)
+        scored_at = time.monotonic()
         batch = self._batch(collected.turns)
         targets, metrics = self.learner.targets(batch, critic_only)
         annotate(batch, targets, self.config.algorithm)
@@ -168,10 +173,12 @@ class Trainer:
             "turns": float(self.progress.turns),
             "phase/critic_warmup": float(critic_only),
             **collected_metrics(collected, self.ranks),
+            **scored,
             "workers/replaced": float(self.ranks.sum(np.array([self.parts.games.maker.replaced - replaced]))[0]),
             "time/generate": collected.seconds["generate"],
             "time/env": collected.seconds["env"],
-            "time/train": time.monotonic() - collected_at,
+            "time/reward": scored_at - collected_at,
+            "time/train": time.monotonic() - scored_at,
             "time/turns_per_second": self.ranks.count * len(batch) / seconds,
         }
         self._tell("on_update", metrics)
