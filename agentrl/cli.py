@@ -31,6 +31,7 @@ from agentrl.arguments import (
 from agentrl.cli_export import commands as exporting
 from agentrl.cli_games import commands
 from agentrl.cli_learn import commands as learning
+from agentrl.cli_view import commands as viewing
 from agentrl.config import NewModelConfig
 from agentrl.configfile import describe, make_config
 from agentrl.errors import UserError
@@ -261,6 +262,7 @@ def new_model(
 app.add_typer(commands)
 app.add_typer(exporting)
 app.add_typer(learning)
+app.add_typer(viewing)
 
 
 def main() -> None:
