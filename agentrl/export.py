@@ -111,10 +111,18 @@ def export_model(source: Source, checkpoint: Path | None, out: Path) -> Path:
         for file in sorted(chosen.iterdir()):
             if file.suffix in MODEL_FILES and not any(file.match(pattern) for pattern in NOT_THE_MODEL):
                 shutil.copyfile(file, folder / file.name)
+        _sample_as_trained(folder / "generation_config.json", config)
         (folder / "recipe.yaml").write_text(dump_config(config), encoding="utf-8")
         card = model_card(source.name, step, config, source.results)
         (folder / "README.md").write_text(card, encoding="utf-8")
     return chosen
+
+
+def _sample_as_trained(file: Path, config: Config) -> None:
+    """Tell `generate` and servers to draw as the trained policy does: left alone, they are greedy or cut the tail."""
+    settings = json.loads(file.read_text()) if file.exists() else {}
+    settings |= {"do_sample": True, "temperature": config.engine.temperature, "top_k": 0, "top_p": 1.0}
+    file.write_text(json.dumps(settings, indent=2) + "\n")
 
 
 def _write_shards(folder: Path, split: str, files: list[tuple[str, Path]], counts: list[dict[str, Any]]) -> None:

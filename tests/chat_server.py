@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentrl.chat import ChatEncoder, end_of_turn_ids
@@ -158,6 +159,14 @@ class ChatServer:
                 pass
 
         return Handler
+
+
+def margin(engine: TransformersEngine, prompt: list[int], reply: list[int]) -> float:
+    """How far the likeliest token is ahead of the second one, in logits, where a reply was most in doubt."""
+    with torch.no_grad():
+        logits = engine.lm(torch.tensor([prompt + reply])).logits[0, len(prompt) - 1 : -1]
+    best = logits.topk(2).values
+    return float((best[:, 0] - best[:, 1]).min())
 
 
 def completion(model: str, reply: Reply) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from collections import deque
 from email.utils import formatdate
 
 import pytest
-import torch
-from chat_server import ChatServer, Fault, completion, constant, model_answer
-from games import make_slot
+from chat_server import ChatServer, Fault, completion, constant, margin, model_answer
+from games import make_slot, recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentrl.agents import ModelAgent
@@ -22,6 +21,7 @@ from agentrl.engines.base import Reply, Request, Sampling
 from agentrl.engines.openai import OpenAIEngine
 from agentrl.engines.transformers import TransformersEngine
 from agentrl.errors import UserError
+from agentrl.trainer import Trainer
 
 KEY = "sk-very-secret-0123456789"
 NOBODY = "http://127.0.0.1:9/v1"
@@ -281,6 +281,12 @@ class TestAtTheStart:
         with pytest.raises(UserError, match=r"model = tinny.*did you mean tiny.*known there: tiny"):
             OpenAIEngine("tinny", server.url).generate([request()])
 
+    def test_no_such_model_with_another_status(self, server):
+        """`transformers serve MODEL` answers 400, without a code."""
+        server.faults.append(Fault(400, {"detail": "Server is pinned to 'big'; requested 'tiny'."}))
+        with pytest.raises(UserError, match=r"model = tiny.*pinned to 'big'"):
+            ask(server)
+
     def test_a_wrong_key_and_none(self, monkeypatch):
         with ChatServer(constant("go"), key="another") as server:
             with pytest.raises(UserError, match=r"401.*OPENAI_API_KEY is not set"):
@@ -366,12 +372,11 @@ def test_the_same_replies_as_in_process(tiny_model_dir, model, temperature):
         assert there.prompt_tokens == here.prompt_tokens
 
 
-def margin(engine: TransformersEngine, prompt: list[int], reply: list[int]) -> float:
-    """How far the likeliest token of a reply's closest position is ahead of the second one, in logits."""
-    with torch.no_grad():
-        logits = engine.lm(torch.tensor([prompt + reply])).logits[0, len(prompt) - 1 : -1]
-    best = logits.topk(2).values
-    return float((best[:, 0] - best[:, 1]).min())
+def test_nothing_is_trained_on_an_endpoint(tmp_path):
+    config = recipe(tmp_path, engine={"name": "openai", "constrain": "none"})
+    with pytest.raises(UserError, match=r"engine.name = openai.*set transformers"):
+        Trainer(config)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_turn_without_an_answer_breaks_its_episode_alone(server):

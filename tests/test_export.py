@@ -12,7 +12,7 @@ import yaml
 from games import recipe
 from huggingface_hub import DatasetCard, ModelCard
 from run_folders import figures, turn, write_run
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from typer.testing import CliRunner
 
 from agentrl import export as export_module
@@ -130,6 +130,9 @@ def test_the_model_folder_is_the_checkpoint(run, tmp_path):
     assert exported.keys() == trained.keys()
     assert all(torch.equal(exported[name], trained[name]) for name in trained)
     assert AutoTokenizer.from_pretrained(tmp_path / "model").chat_template
+    drawn = GenerationConfig.from_pretrained(tmp_path / "model")
+    assert (drawn.do_sample, drawn.temperature, drawn.top_k, drawn.top_p) == (True, 1.0, 0, 1.0)
+    assert drawn.eos_token_id is not None
     before, after = load_config(run / "config.yaml"), load_config(tmp_path / "model" / "recipe.yaml")
     assert after == before.model_copy(update={"output_dir": "runs"})
     assert str(run.parent) not in (tmp_path / "model" / "README.md").read_text()

@@ -206,10 +206,17 @@ class OpenAIEngine:
         if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             given = "holds a key that is refused" if os.environ.get(self.api_key_env, "").strip() else "is not set"
             raise UserError(f"{where}: {self._why(error)}; environment variable {self.api_key_env} {given}") from None
-        if isinstance(error, openai.NotFoundError) or getattr(error, "code", None) == "model_not_found":
+        if isinstance(error, openai.NotFoundError) or self._names_the_model(error):
             raise UserError(f"{where}: model = {self.model}: {self._why(error)}{self._known_models()}") from None
         if _unreached(error):
             raise UserError(f"{where}: {self._why(error)}; is the server up, and is this its address?") from None
+
+    def _names_the_model(self, error: Exception) -> bool:
+        """Whether a refusal with another status than 404 is about the model: servers differ."""
+        if not isinstance(error, openai.BadRequestError):
+            return False
+        told = self._told(error)
+        return error.code == "model_not_found" or any(f"{quote}{self.model}{quote}" in told for quote in "'\"`")
 
     def _known_models(self) -> str:
         """What the server says it has."""
