@@ -7,6 +7,7 @@ from agentrl.engines.base import Engine, Reply, Request, Sampling
 from agentrl.envs import ScriptedPlayer, TextEnv
 from agentrl.episode import GameSlot
 from agentrl.errors import UserError, in_short
+from agentrl.memory_kinds import SummaryMemory
 from agentrl.seeding import key, uniforms
 
 
@@ -17,8 +18,14 @@ class Agent(Protocol):
 
 
 def styled_reply(slot: GameSlot, action: str) -> str:
-    """What a player that only names its action answers in the words of the slot's prompt style."""
-    return slot.prompter.reply_for(action, slot.observation.scene, slot.game.mission)
+    """What a player that only names its action answers in the words of the slot's prompt style.
+
+    Where the memory carries notes, it carries on what there is, from the first scene on.
+    """
+    scene, mission = slot.observation.scene, slot.game.mission
+    if isinstance(slot.memory, SummaryMemory):
+        return slot.prompter.reply_for(action, scene, mission, slot.memory.notes or scene)
+    return slot.prompter.reply_for(action, scene, mission)
 
 
 class ModelAgent:

@@ -62,7 +62,7 @@ class PromptConfig(Section):
         pattern=r"^(whole|action|newest:[1-9]\d*)$",
         description="what is kept of past replies: whole | action | newest:K (K newest whole, older ones action only)",
     )
-    memory: str | None = Field(default=None, description="dotted path of a Memory class of one's own")
+    memory: str | None = Field(default=None, description="summary, diff, or the dotted path of a class of one's own")
     max_prompt_tokens: Positive = 1024
 
 

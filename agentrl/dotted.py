@@ -6,15 +6,17 @@ from typing import Any
 from agentrl.errors import UserError, did_you_mean
 
 
-def imported(path: str, field: str) -> Any:
+def imported(path: str, field: str, besides: str = "") -> Any:
     """What `path` names; `field` begins the error message, such as "prompt.memory = 'x.Y'".
+
+    `besides`: what else the field takes, for the message.
 
     Raises:
         UserError: no such module, one that fails as it is imported, or no such name in it.
     """
     module_name, _, name = path.rpartition(".")
     if not module_name:
-        raise UserError(f"{field}: expected a dotted path such as my_package.MyClass")
+        raise UserError(f"{field}: expected {besides}a dotted path such as my_package.MyClass")
     try:
         module = import_module(module_name)
     except Exception as error:

@@ -16,7 +16,7 @@ from agentrl.errors import UserError, one_line
 from agentrl.records import Turn
 from agentrl.reward_terms import JudgeTerm
 
-MARK = re.compile(r"^[\s*_#>-]*SCORE[\s*_]*[:=][\s*_]*(-?\d+(?:\.\d+)?)", re.IGNORECASE | re.MULTILINE)
+MARK = re.compile(r"^[ \t*_#>-]*SCORE[ \t*_]*[:=][ \t*_]*(-?\d+(?:\.\d+)?)", re.IGNORECASE | re.MULTILINE)
 
 ASK = """You mark one turn of a player in a text game. What is asked of the player:
 

@@ -1,7 +1,7 @@
 """Memory: which past turns the next prompt shows, and what it shows of each reply.
 
-A memory of one's own is a class with `reset`, `add` and `recall`, made with (history=..., keep=...) and chosen by its
-dotted path (`prompt.memory`).
+`prompt.memory` chooses another kind (`agentrl.memory_kinds`), or one of one's own by its dotted path: a class with
+`reset`, `add` and `recall`, made with (history=..., keep=...).
 """
 
 from collections import deque
@@ -11,6 +11,9 @@ from typing import Protocol
 from agentrl.config import PromptConfig
 from agentrl.dotted import imported
 from agentrl.errors import UserError
+
+KINDS = {"summary": "agentrl.memory_kinds.SummaryMemory", "diff": "agentrl.memory_kinds.DiffMemory"}
+"""What `prompt.memory` may name beside a dotted path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,14 @@ class Remembered:
     """What a prompt shows of a past turn: the scene, then `reply` as the assistant's message.
 
     `instead` is set where the reply held no legal action: the action that was played in its place. The prompt's style
-    words it, so that no reply passes for a deed that never was.
+    words it, so that no reply passes for a deed that never was. `first` is the scene as it is shown where nothing comes
+    before it, if that is another one.
     """
 
     scene: str
     reply: str
     instead: str | None = None
+    first: str | None = None
 
 
 class Memory(Protocol):
@@ -81,7 +86,7 @@ def make_memory(config: PromptConfig) -> Memory:
     if config.memory is None:
         return WindowMemory(config.history, config.keep)
     field = f"prompt.memory = {config.memory!r}"
-    make = imported(config.memory, field)
+    make = imported(KINDS.get(config.memory, config.memory), field, f"one of {', '.join(KINDS)}, or ")
     try:
         memory = make(history=config.history, keep=config.keep)
     except Exception as error:

@@ -96,14 +96,18 @@ class Prompter:
                 return Prompt(messages, ids, dropped)
         raise PromptTooLong(messages, ids, self.budget)
 
-    def reply_for(self, action: str, scene: str = "", mission: str = "") -> str:
-        """How a scripted player's reply reads in this style; its thought may speak of the scene and the mission."""
-        return self._templates.reply(action, scene, mission)
+    def reply_for(self, action: str, scene: str = "", mission: str = "", notes: str = "") -> str:
+        """How a scripted player's reply reads in this style; its thought may speak of the scene and the mission.
+
+        `notes`: what it carries on, where the memory has notes.
+        """
+        return self._templates.reply(action, scene, mission, notes)
 
     def _assemble(self, game: TextEnv, turns: Sequence[Remembered], current: str) -> list[Message]:
         messages: list[Message] = []
-        for turn in turns:
-            past = self._templates.past(turn.scene, game.mission)
+        for number, turn in enumerate(turns):
+            scene = turn.scene if number or turn.first is None else turn.first
+            past = self._templates.past(scene, game.mission)
             if turn.instead is None:
                 reply = self._clean(turn.reply)
             else:

@@ -26,7 +26,7 @@ VARIABLES = {
     "system": ("rules", "hints", "actions", "max_turns", "mission", "facts"),
     "past": ("scene", "mission"),
     "current": ("scene", "status", "facts", "legal", "mission"),
-    "reply": ("action", "scene", "mission"),
+    "reply": ("action", "scene", "mission", "notes"),
     "invalid": ("reply", "action"),
 }
 """What each template of a style may use. `actions` and `facts` are (name, text) pairs; `legal` is empty unless the game
@@ -74,7 +74,7 @@ class Templates:
             _template(getattr(self.style, field), names, f"{file}: {field}", clean)
             for field, names in VARIABLES.items()
         )
-        told = self.reply(PROBE, "", "")
+        told = self.reply(PROBE, "", "", "")
         if told != PROBE and not told.endswith(f"{MARKER} {PROBE}"):
             raise UserError(
                 f"{file}: reply: must be {{{{ action }}}} alone or end with {MARKER} {{{{ action }}}}, "

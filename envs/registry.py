@@ -30,6 +30,7 @@ BUILT_IN = (
     EntryPoint("gymnasium", "agentrl.envs.gymnasium_text:SPEC", GROUP),
     EntryPoint("minihack", "agentrl.envs.nethack:MINIHACK", GROUP),
     EntryPoint("nle", "agentrl.envs.nethack:NLE", GROUP),
+    EntryPoint("recall", "agentrl.envs.recall:SPEC", GROUP),
     EntryPoint("signpost", "agentrl.envs.signpost:SPEC", GROUP),
     EntryPoint("textarena", "agentrl.envs.textarena:SPEC", GROUP),
     EntryPoint("textworld", "agentrl.envs.textworld:SPEC", GROUP),

@@ -116,7 +116,7 @@ def test_a_memory_by_dotted_path() -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("Longest", "expected a dotted path"),
+        ("Longest", "or a dotted path"),
         ("no_such_package_of_mine.Memory", "no_such_package_of_mine cannot be imported"),
         (f"{__name__}.Longst", "did you mean Longest?"),
         (f"{__name__}.Forgetful", "missing: add, recall"),
