@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 from chat_server import ChatServer, Fault, completion, constant, margin, model_answer
@@ -392,3 +393,11 @@ def test_a_turn_without_an_answer_breaks_its_episode_alone(server):
     assert (broken.finish_reason, episode.success, episode.progression, episode.length) == ("error", None, None, 1)
     assert slot.next_episode(), "its game goes on with another episode"
     assert slot.play(Reply("red"))[0].error is None
+
+
+def test_the_code_of_the_docs_runs(server, capsys):
+    text = (Path(__file__).parents[1] / "docs" / "serving.md").read_text(encoding="utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    exec(code.replace("http://127.0.0.1:8000/v1", server.url).replace('"NAME"', '"tiny"'), {})
+    assert capsys.readouterr().out == "ACTION: go stop 2 None\n"
+    assert server.bodies[0]["max_tokens"] == 64
