@@ -31,7 +31,7 @@ def view(
     ] = None,
     frames: Annotated[
         int, typer.Option(min=0, metavar="N", help="Draw the game in the first N episodes of each.")
-    ] = 20,
+    ] = 12,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve it on this machine, follow a training, draw what is opened.")
     ] = False,
@@ -46,7 +46,7 @@ def view(
 ) -> None:
     """Look at what agents did: curves, tasks, and episodes turn by turn, on one page that needs no network.
 
-    The page is a folder: open its index.html. With --serve it draws every episode that is opened, not the first N alone.
+    The page is a folder: open its index.html. With --serve it draws whatever episode is opened.
     """
     if (gif is None) != (episode is None):
         raise UserError("--gif and --episode go together: `--episode evaluation-after/0 --gif episode.gif`")

@@ -1,6 +1,7 @@
 """An episode anew, from its seed and its actions: a picture before every turn and one after the last.
 
-A replay that comes out otherwise than the recording (another version of the game, other options) stops there and says so.
+A replay that comes out otherwise than the recording (other options, another version of the game) stops there and says
+so.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def open_source(path: Path) -> Source:
 
 
 def curves(source: Source) -> dict[str, Any]:
-    """metrics.jsonl as columns: `update`, `turns`, and `metrics`, a list of [name, values], null where there is none."""
+    """metrics.jsonl as columns: `update`, `turns`, and `metrics`, as [name, values], None where there is none."""
     rows = _read(source.path / "metrics.jsonl", read_metrics, source.notes) or []
     step = -(-len(rows) // MOST_POINTS) or 1
     # An evaluation's row stands for itself; of the others, some may be left out.

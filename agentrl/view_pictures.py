@@ -1,8 +1,8 @@
 """An episode's pictures for the page, and as a GIF or MP4.
 
 Most of a picture is the picture before: it is cut into square tiles, each different one is kept once in a sheet, and a
-frame is the numbers of its tiles. Where that does not pay (Crafter's light changes every pixel at every turn) frames are
-pictures of their own, in WebP with losses.
+frame is the numbers of its tiles. Where that does not pay (Crafter's light changes every pixel at every turn) frames
+are pictures of their own, in WebP with losses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WORTH = 0.3
 COLUMNS = 32
 """Tiles in a row of the sheet."""
 
-QUALITY = 80
+QUALITY, EFFORT = 60, 2
 
 
 def encode(frames: Sequence[Frame]) -> dict[str, Any]:
@@ -116,5 +116,5 @@ def _data_url(image: Image.Image, exact: bool) -> str:
         image.save(file, "PNG", optimize=exact)
     else:
         kind = "webp"
-        image.save(file, "WEBP", quality=QUALITY)
+        image.save(file, "WEBP", quality=QUALITY, method=EFFORT)
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

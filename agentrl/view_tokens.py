@@ -12,7 +12,7 @@ BROKEN = "\ufffd"
 
 
 def find_tokenizer(run: Path, model: str | None) -> Tokenizer | None:
-    """The tokenizer of a run's newest checkpoint, of the model's folder, or of the model as it was downloaded before."""
+    """The tokenizer of a run's newest checkpoint, of the model's folder, or of the model downloaded before."""
     steps = sorted(run.glob("checkpoints/step-*/tokenizer.json"), key=lambda path: (len(path.parent.name), str(path)))
     places = steps[-1:]
     if model:
@@ -71,7 +71,7 @@ class Pieces:
 
 
 def add_pieces(chunk: dict[str, Any], pieces: Pieces | None) -> None:
-    """Give an episode's chunk the texts of its replies' tokens, each once: `vocabulary`, and `tokens` as its numbers."""
+    """Give an episode's chunk its replies' tokens: `vocabulary`, each text once, and `tokens`, as numbers of it."""
     vocabulary: dict[str, int] = {}
     if pieces is not None:
         chunk["tokens"] = [

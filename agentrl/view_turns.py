@@ -8,7 +8,6 @@ with the file.
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -154,8 +153,10 @@ def _instruction(messages: list[list[int]], texts: list[str]) -> int:
     if len(firsts) == 1:
         alone, length = any(len(row) == 2 for row in messages), len(texts[firsts.pop()])
         return 0 if alone or length < SHORT else length
-    common = os.path.commonprefix([texts[index] for index in firsts])
-    return common.rfind("\n\n") + 2 if "\n\n" in common else 0
+    # What the first and the last in alphabetical order share, all share.
+    one, other = (select(texts[index] for index in firsts) for select in (min, max))
+    same = next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    return one.rfind("\n\n", 0, same) + 2 if "\n\n" in one[:same] else 0
 
 
 def _legal(column: pa.ChunkedArray) -> list[list[int]]:

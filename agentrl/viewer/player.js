@@ -21,7 +21,7 @@
       ...chunk.parts[at].map(([name, value]) => [`  ${visible(name)}`, number(value)]),
       ["value", number(chunk.value[at])],
       ["advantage", number(chunk.advantage[at])],
-      ["finish reason", visible(chunk.finish_reason[at]), chunk.finish_reason[at] === "stop" ? "" : "warn"],
+      ["finish", visible(chunk.finish_reason[at]), chunk.finish_reason[at] === "stop" ? "" : "warn"],
       ["reply", chunk.ids[at].length ? `${chunk.ids[at].length} tokens` : `${chunk.reply_text[at].length} characters`],
     ];
     if (chunk.policy_version[at]) rows.push(["policy", `version ${chunk.policy_version[at]}`]);
@@ -98,6 +98,7 @@
       chart.setCursor(x[at]);
       if (advantages) advantages.setCursor(x[at]);
       const drawn = frames && agentrl.drawFrame(canvas, frames, at);
+      canvas.classList.toggle("coarse", canvas.width < 256);
       canvas.hidden = !drawn;
       scene.hidden = Boolean(drawn);
       if (!drawn) agentrl.replace(scene, agentrl.text(agentrl.scene(chunk, at), { class: "words" }));
