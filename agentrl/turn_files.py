@@ -163,7 +163,7 @@ def _parquet_tables(path: Path, rows: int) -> Iterator[pa.Table]:
 
 
 def _read_jsonl(path: Path) -> pa.Table:
-    rows = []
+    rows: list[dict[str, Any]] = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             place = f"{path}, line {number}"
