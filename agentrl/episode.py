@@ -17,7 +17,6 @@ from agentrl.envs import Observation, TextEnv
 from agentrl.errors import UserError
 from agentrl.faults import ENGINE, PROMPT_TOO_LONG, GameFault, fault_of
 from agentrl.memory import Memory, PastTurn
-from agentrl.parsing import parse_action
 from agentrl.prompting import Prompt, Prompter, PromptTooLong
 from agentrl.records import Turn
 from agentrl.remote import RemoteGame
@@ -269,7 +268,7 @@ class GameSlot:
 
     def _action(self, reply: Reply) -> tuple[str, bool]:
         """The action that a reply leads to, and whether the reply named it."""
-        action = parse_action(reply.text, self.legal, self.game.synonyms)
+        action = self.prompter.parse(reply.text, self.legal, self.game.synonyms)
         return (self.game.default_action, False) if action is None else (action, True)
 
     def _step(self, played: PlayedTurn) -> answers.Answer:

@@ -8,7 +8,7 @@ beginning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from agentrl.chat import ChatEncoder, well_formed
 from agentrl.config import PromptConfig
 from agentrl.envs import Observation, TextEnv
 from agentrl.memory import Memory, Remembered
+from agentrl.parsing import parse_action
 from agentrl.records import Message
 from agentrl.styles import Templates, load_texts
 
@@ -95,6 +96,10 @@ class Prompter:
             if len(ids) <= self.budget:
                 return Prompt(messages, ids, dropped)
         raise PromptTooLong(messages, ids, self.budget)
+
+    def parse(self, reply: str, legal: Sequence[str] | None, synonyms: Mapping[str, str]) -> str | None:
+        """The action that a reply names, None if it names none."""
+        return parse_action(reply, legal, synonyms)
 
     def reply_for(self, action: str, scene: str = "", mission: str = "", notes: str = "") -> str:
         """How a scripted player's reply reads in this style; its thought may speak of the scene and the mission.

@@ -20,6 +20,8 @@ _STREAMS = {
     "evaluation": 7,
     "reward_model": 8,
     "dpo": 9,
+    "demonstration": 10,
+    "bench": 11,
 }
 
 

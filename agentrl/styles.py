@@ -69,9 +69,9 @@ class Templates:
 
     def __init__(self, name: str, clean: Callable[[str], str]) -> None:
         file = _style_file(name)
-        self.style = _load(Style, file)
+        self.style = load_words(Style, file)
         self.system, self.past, self.current, self.reply, self.invalid = (
-            _template(getattr(self.style, field), names, f"{file}: {field}", clean)
+            template(getattr(self.style, field), names, f"{file}: {field}", clean)
             for field, names in VARIABLES.items()
         )
         told = self.reply(PROBE, "", "", "")
@@ -85,7 +85,7 @@ class Templates:
 def load_texts(game: str) -> GameTexts:
     """What the game with this id says of itself, in prompts/games/NAME.yaml or in a file of its own; it need not."""
     file = envs.texts(game)
-    return GameTexts() if file is None else _load(GameTexts, file)
+    return GameTexts() if file is None else load_words(GameTexts, file)
 
 
 _ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -95,7 +95,7 @@ del _ENVIRONMENT.filters["random"]
 Loaded = TypeVar("Loaded", bound=Section)
 
 
-def _template(source: str, names: Sequence[str], where: str, clean: Callable[[str], str]) -> Callable[..., str]:
+def template(source: str, names: Sequence[str], where: str, clean: Callable[[str], str]) -> Callable[..., str]:
     """A function of the values of `names`, in that order; results are stripped, cleaned and remembered.
 
     Remembered by the values that the template uses: a system text without facts stays the same while they change.
@@ -134,7 +134,8 @@ def _style_file(style: str) -> Traversable | Path:
     return styles[style]
 
 
-def _load(kind: type[Loaded], file: Traversable | Path) -> Loaded:
+def load_words(kind: type[Loaded], file: Traversable | Path) -> Loaded:
+    """A YAML file of words as a `Section`. Raises UserError, which names the file and the field."""
     try:
         tree = load_yaml(file.read_text(encoding="utf-8"))
         return kind.model_validate(tree)
