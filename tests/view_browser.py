@@ -1,6 +1,7 @@
 """A headless Chromium that opens pages, presses keys and tells what it shows: the DevTools protocol over a pipe."""
 
 import base64
+import fcntl
 import itertools
 import json
 import os
@@ -21,7 +22,16 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-pipe"),
 )
 
-KEY_CODES = {"ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "ArrowUp": 38, "Home": 36, "End": 35, "Escape": 27}
+KEY_CODES = {
+    "ArrowRight": 39,
+    "ArrowLeft": 37,
+    "ArrowDown": 40,
+    "ArrowUp": 38,
+    "Home": 36,
+    "End": 35,
+    "Escape": 27,
+    "Enter": 13,
+}
 
 
 def find_browser() -> str | None:
@@ -69,13 +79,12 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 15.0) -> Any:
+    def wait(self, expression: str, seconds: float = 15.0) -> None:
         """Until an expression is true."""
         until = time.monotonic() + seconds
-        while not (value := self.js(expression)):
+        while not self.js(f"Boolean({expression})"):
             assert time.monotonic() < until, f"never true: {expression}; the page said {self.said}"
             time.sleep(0.02)
-        return value
 
     def press(self, key: str) -> None:
         code = KEY_CODES.get(key, ord(key[0].upper()))
@@ -105,7 +114,7 @@ class Browser:
         method, params = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.said.append(json.dumps(params["exceptionDetails"])[:500])
-        elif method == "Log.entryAdded":
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.said.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
         elif method == "Runtime.consoleAPICalled":
             self.said.append(json.dumps(params["args"])[:500])
@@ -120,15 +129,23 @@ def browser(folder: Path) -> Iterator[Browser]:
     assert program
     to_read, write = os.pipe()
     read, to_write = os.pipe()
-    # The protocol's descriptors are 3 and 4, whatever the pipes were given.
-    command = ["sh", "-c", f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}', program, *FLAGS, f"--user-data-dir={folder}"]
+    ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (to_read, to_write)]
+
+    def place() -> None:
+        # The protocol's descriptors are 3 and 4, whatever numbers the pipes were given.
+        os.dup2(ends[0], 3)
+        os.dup2(ends[1], 4)
+
     process = subprocess.Popen(
-        command,
-        pass_fds=(to_read, to_write),
+        [program, *FLAGS, f"--user-data-dir={folder}"],
+        pass_fds=(3, 4),
+        preexec_fn=place,
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
+    for end in ends:
+        os.close(end)
     os.close(to_read)
     os.close(to_write)
     try:

@@ -44,7 +44,7 @@ def hostile_turns(seed: int = 0) -> list[Turn]:
     """An episode in which everything that can hold text holds something evil, a line of a megabyte, too."""
     turns = []
     for number, evil in enumerate(HOSTILE):
-        turn = Turn(f"evil{evil}", 0, 0, number, seed, [1], [7, 8], [-0.5, -2.0], [(7, 9), ()])
+        turn = Turn(f"evil{HOSTILE[0]}", 0, 0, number, seed, [1], [7, 8], [-0.5, -2.0], [(7, 9), ()])
         turn.messages = [
             {"role": evil, "content": evil},
             {"role": "user", "content": evil + ("x" * 1_000_000 if number == 0 else "")},
