@@ -30,7 +30,7 @@ def view(
         Path | None, typer.Option("--out", metavar="DIR", help="The page's folder; without it view/ in the first one.")
     ] = None,
     frames: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Draw the game in the first N episodes of each.")
+        int, typer.Option(min=0, metavar="N", help="Draw the game in the first N episodes of each; 0: replay none.")
     ] = 12,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve it on this machine, follow a training, draw what is opened.")
@@ -58,7 +58,7 @@ def view(
         return
     from agentrl.view import View
 
-    page = View(folders, out or folders[0] / "view", 0 if serve else frames)
+    page = View(folders, out or folders[0] / "view", 0 if serve else frames, outcomes=frames > 0)
     if not serve:
         page.refresh(tell=print)
         print(f"Open {page.out / 'index.html'}")

@@ -53,8 +53,9 @@ def replay(
     seed: int,
     actions: Sequence[str],
     rewards: Sequence[float],
+    draw: bool = True,
 ) -> Replay:
-    """Play `actions` from `seed`; `rewards` are the recorded ones of the game itself.
+    """Play `actions` from `seed`; `rewards` are the recorded ones of the game itself. Without `draw`, no pictures.
 
     No error of the game comes out: it ends the replay, as its note.
     """
@@ -62,9 +63,9 @@ def replay(
     game: TextEnv | None = None
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            game = _make(game_id, options)
+            game = _make(game_id, options, draw)
             observation = answers.observation(game.reset(seed=seed)[0])
-            _show(result, game, observation.scene)
+            _show(result, game, observation.scene, draw)
             for turn, (action, recorded) in enumerate(zip(actions, rewards, strict=True)):
                 found, reward, terminated, truncated, info = game.step(action)
                 if abs(float(reward) - recorded) > TOLERANCE:
@@ -72,7 +73,7 @@ def replay(
                         f"the replay left the recording at turn {turn}: reward {float(reward):g}, not {recorded:g}"
                     )
                     break
-                _show(result, game, answers.observation(found).scene)
+                _show(result, game, answers.observation(found).scene, draw)
                 if terminated or truncated:
                     answer = answers.check(reward, terminated, truncated, info, game.actions, game.achievements)
                     result.success, result.progression = answer.success, answer.progression
@@ -101,16 +102,18 @@ def text_frames(scenes: Sequence[str]) -> list[Frame]:
     return frames
 
 
-def _make(game_id: str, options: Mapping[str, Any]) -> TextEnv:
+def _make(game_id: str, options: Mapping[str, Any], draw: bool) -> TextEnv:
     game = envs.make(game_id, **options)
-    if "rgb_array" not in game.metadata.get("render_modes", ()):
+    if not draw or "rgb_array" not in game.metadata.get("render_modes", ()):
         return game
     game.close()
     return envs.make(game_id, **{**options, "render_mode": "rgb_array"})
 
 
-def _show(result: Replay, game: TextEnv, scene: str) -> None:
+def _show(result: Replay, game: TextEnv, scene: str, draw: bool) -> None:
     result.scenes.append(scene)
+    if not draw:
+        return
     drawn = picture(game.level.world) if isinstance(game, BabaIsAI) else game.render() if game.render_mode else None
     if drawn is not None:
         result.frames.append(np.asarray(drawn, dtype=np.uint8))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import agentrl
+from agentrl.episode_frames import Replay
 from agentrl.errors import UserError
 from agentrl.results import write_text
 from agentrl.turn_files import TurnFileError
@@ -34,31 +35,36 @@ COLUMNS = ("file", "number", "task", "seed", "slot", "episode", "length", "retur
 OUTCOME = ("success", "progression", "frames")
 """Columns of the list of episodes: what the turns say, and what a replay or results.json adds."""
 
+MOST_ASKED = 20_000
+"""Turns of a source that are replayed at most, only to learn how their episodes came out."""
+
 MARKER = "agentrl-view"
 """A file that says whose folder it is: no other is ever written over."""
 
 
 @dataclass(slots=True)
 class TurnFile:
-    """A file as it was read; `episodes` in its order."""
+    """A file as it was read; `episodes` in its order, `note` if it is broken."""
 
     stamp: tuple[int, int]
     index: int
     episodes: list[FoundEpisode] = field(default_factory=list)
+    note: str = ""
 
 
 class Viewed:
     """One source in the page's folder; `refresh` brings it up to date."""
 
-    def __init__(self, index: int, path: Path, data: Path, frames: int) -> None:
+    def __init__(self, index: int, path: Path, data: Path, frames: int, outcomes: bool) -> None:
         self.index = index
         self.path = path
         self.source = open_source(path)
         self.files: dict[str, TurnFile] = {}
         self._data = data
         self._frames = frames
+        self._outcomes = outcomes
+        self._asked: set[tuple[str, int, tuple[int, int]]] = set()
         self._stamps: dict[str, tuple[int, int]] | None = None
-        self._notes: list[str] = []
 
     def refresh(self) -> bool:
         """Read what changed since the last time; False if nothing did."""
@@ -67,13 +73,14 @@ class Viewed:
             return False
         self._stamps = stamps
         self.source = open_source(self.path)
-        self._notes = []
         for path in self.source.turn_files:
             stamp = stamps.get(path.name)
             known = self.files.get(path.stem)
             if stamp and (known is None or known.stamp != stamp):
                 self.files[path.stem] = self._read(path, stamp, known.index if known else len(self.files))
         self._draw_some()
+        if self._outcomes:
+            self._ask_some()
         self._write()
         return True
 
@@ -100,10 +107,7 @@ class Viewed:
             played = replay_of(self.source, episode)
             note = played.note
             content = encode(played.frames) if played.frames else {}
-            if not played.note:
-                for name in ("success", "progression"):
-                    if episode.line[name] is None:
-                        episode.line[name] = getattr(played, name)
+            _complete(episode, played)
         except UserError as error:
             note = str(error)
         name = f"{self.index}/{file}/{number}.frames"
@@ -115,6 +119,19 @@ class Viewed:
         wanted = [episode for episode in self.played() if not episode.first_turn][: self._frames]
         for episode in wanted:
             self.draw(episode.line["file"], episode.line["number"])
+
+    def _ask_some(self) -> None:
+        """How episodes of evaluations came out, which their turns do not tell: a replay does, within limits."""
+        left = MOST_ASKED
+        for stem, file in self.files.items():
+            for episode in file.episodes if stem.startswith("evaluation-") else ():
+                key = (stem, episode.line["number"], file.stamp)
+                left -= len(episode.actions)
+                if left < 0:
+                    return
+                if key not in self._asked and episode.line["progression"] is None and not episode.first_turn:
+                    self._asked.add(key)
+                    _complete(episode, replay_of(self.source, episode, draw=False))
 
     def _read(self, path: Path, stamp: tuple[int, int], index: int) -> TurnFile:
         found = TurnFile(stamp, index)
@@ -130,14 +147,14 @@ class Viewed:
                 write_chunk(self._data, f"{self.index}/{index}/{number}", episode.chunk)
                 self._keep(found, number, episode, told)
         except TurnFileError as error:
-            self._notes.append(str(error))
+            found.note = str(error)
         return found
 
     def _keep(
         self, file: TurnFile, number: int, episode: FoundEpisode, told: dict[tuple[str, int], dict[str, Any]]
     ) -> None:
         line = {**episode.line, "file": file.index, "number": number, "frames": False}
-        outcome = told.get((line["task"], line["episode"])) or told.get((line["task"], line["slot"])) or {}
+        outcome = told.get((line["task"], line["slot"]), {})
         if outcome.get("seed") == line["seed"]:
             line |= {name: outcome.get(name) for name in ("success", "progression")}
         # The turns are in the chunk's file, which is all that needs them.
@@ -151,7 +168,7 @@ class Viewed:
             "path": str(self.path),
             "discount": self.source.discount,
             "finished": bool(self.source.results) and not self.source.results.get("interrupted", False),
-            "notes": [*self.source.notes, *self._notes],
+            "notes": [*self.source.notes, *(file.note for file in self.files.values() if file.note)],
             "curves": curves(self.source),
             "table": table(self.source),
             "files": [[found.index, stem] for stem, found in self.files.items()],
@@ -172,22 +189,31 @@ class Viewed:
         return stamps
 
 
+def _complete(episode: FoundEpisode, played: Replay) -> None:
+    """What a replay tells, into the line of the list."""
+    if not played.note:
+        for name in ("success", "progression"):
+            if episode.line[name] is None:
+                episode.line[name] = getattr(played, name)
+
+
 class View:
     """The page's folder `out` and the sources in it.
 
     Args:
         frames: of how many episodes a source pictures are drawn at once.
+        outcomes: whether episodes of evaluations are replayed to learn how they came out.
 
     Raises:
         UserError: a path is no run and no benchmark, or the folder belongs to something else.
     """
 
-    def __init__(self, paths: Sequence[Path], out: Path, frames: int) -> None:
+    def __init__(self, paths: Sequence[Path], out: Path, frames: int, outcomes: bool = True) -> None:
         self.out = out
         data = out / "data"
         if out.exists() and any(out.iterdir()) and not (out / MARKER).exists():
             raise UserError(f"--out {out}: a folder with other things in it; give a new one")
-        self.sources = [Viewed(index, path, data, frames) for index, path in enumerate(paths)]
+        self.sources = [Viewed(index, path, data, frames, outcomes) for index, path in enumerate(paths)]
         try:
             out.mkdir(parents=True, exist_ok=True)
             (out / MARKER).write_text(f"{agentrl.__version__}\n")

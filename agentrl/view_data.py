@@ -70,8 +70,8 @@ class Source:
         """The options with which a task was played."""
         if isinstance(told := _dig(self.config, "game", "options"), dict):
             return told
-        settings = _dig(self.results, "tasks", task, "options") or _dig(self.results, "settings", "options", task)
-        return settings if isinstance(settings, dict) else {}
+        told = _dig(self.results, "tasks", task, "options")
+        return told if isinstance(told, dict) else {}
 
 
 def open_source(path: Path) -> Source:
@@ -130,7 +130,7 @@ def table(source: Source) -> list[dict[str, Any]]:
 
 
 def outcomes(source: Source) -> dict[tuple[str, int], dict[str, Any]]:
-    """What results.json tells of single episodes, by task and number."""
+    """What results.json tells of single episodes, by task and number, which a turn of theirs has as its slot."""
     found = {}
     for task, figures in _mapping(source.results.get("tasks")).items():
         for episode in _mapping(figures).get("episodes_list") or ():

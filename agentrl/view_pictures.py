@@ -49,8 +49,8 @@ def encode(frames: Sequence[Frame]) -> dict[str, Any]:
     return {**size, "pictures": [_data_url(Image.fromarray(frame), exact=False) for frame in unique], "order": order}
 
 
-def replay_of(source: Source, episode: FoundEpisode) -> Replay:
-    """An episode of a turn file played again, drawn.
+def replay_of(source: Source, episode: FoundEpisode, draw: bool = True) -> Replay:
+    """An episode of a turn file played again.
 
     Raises:
         UserError: the file does not hold its beginning.
@@ -58,7 +58,7 @@ def replay_of(source: Source, episode: FoundEpisode) -> Replay:
     if episode.first_turn:
         raise UserError(f"its first {episode.first_turn} turns were in an earlier batch: it cannot be played again")
     task, seed = episode.line["task"], episode.line["seed"]
-    return replay(task, source.game_options(task), seed, episode.actions, episode.rewards)
+    return replay(task, source.game_options(task), seed, episode.actions, episode.rewards, draw)
 
 
 def write_film(path: Path, frames: Sequence[Frame], per_second: float) -> None:

@@ -66,7 +66,8 @@ def test_a_replay_tells_whether_an_episode_succeeded(run_dir: Path, tmp_path: Pa
 
 def test_results_of_a_benchmark_tell_it_too(tmp_path: Path) -> None:
     entry = {"number": 1, "seed": 9, "success": False, "progression": 0.25}
-    results = {"kind": "bench", "tasks": {"made/up": {"episodes": 2, "episodes_list": [entry]}}}
+    other = {"number": 0, "seed": 8, "success": True, "progression": 1.0}  # of another play: the seed differs
+    results = {"kind": "bench", "tasks": {"made/up": {"episodes": 2, "episodes_list": [other, entry]}}}
     (tmp_path / "result").mkdir()
     (tmp_path / "result" / "results.json").write_text(json.dumps(results))
     turns = [replace(turn(0), game="made/up", slot=0), replace(turn(0), game="made/up", slot=1)]
