@@ -170,6 +170,10 @@ class BenchPrompter:
             "demonstrations": len(self.demonstrations),
         }
 
+    def sha256(self) -> str:
+        """A hash that changes with any word of ours that the prompts are made of."""
+        return self.words.sha256(self.suffix, list(self.demonstrations))
+
     def build(
         self, game: TextEnv, observation: Observation, memory: Memory, legal: Sequence[str] | None = None
     ) -> Prompt:

@@ -28,6 +28,7 @@ from agentrl.arguments import (
     require_writable,
     split,
 )
+from agentrl.cli_bench import commands as benchmark
 from agentrl.cli_export import commands as exporting
 from agentrl.cli_games import commands
 from agentrl.cli_learn import commands as learning
@@ -262,6 +263,7 @@ def new_model(
 app.add_typer(commands)
 app.add_typer(exporting)
 app.add_typer(learning)
+app.add_typer(benchmark)
 app.add_typer(viewing)
 
 
