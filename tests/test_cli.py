@@ -22,7 +22,19 @@ from agentrl.plainyaml import load_yaml
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 QUICKSTART = str(EXPERIMENTS / "quickstart.yaml")
-COMMANDS = ["train", "eval", "play", "imitate", "games", "new-model", "new-game", "check-env", "check-golden", "export"]
+COMMANDS = [
+    "train",
+    "eval",
+    "play",
+    "imitate",
+    "games",
+    "new-model",
+    "new-game",
+    "check-env",
+    "check-golden",
+    "export",
+    "view",
+]
 
 
 @pytest.fixture

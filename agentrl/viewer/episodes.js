@@ -7,7 +7,7 @@
     ["source", "source"], ["file", "played in"], ["number", "#"], ["task", "task"], ["seed", "seed"], ["success", "success"],
     ["progression", "progr."], ["return", "return"], ["length", "turns"], ["invalid", "invalid"], ["ending", "end"], ["error", "error"],
   ];
-  const choice = { words: "", success: "", ending: "", task: "", sort: null, down: false, at: 0 };
+  const choice = { words: "", success: "", ending: "", task: "", sort: null, down: false, at: 0, top: 0 };
   let made = null;
 
   // All episodes as one list of {source, stem, line...}; made once for each state of the data.
@@ -165,6 +165,7 @@
     );
     let waiting = false;
     list.addEventListener("scroll", () => {
+      choice.top = list.scrollTop;
       if (waiting) return;
       waiting = true;
       requestAnimationFrame(() => {
@@ -173,8 +174,10 @@
       });
     });
     new ResizeObserver(render).observe(list);
+    const top = choice.top;
     update();
-    list.scrollTop = Math.max(0, choice.at * ROW - 200);
+    // Whoever comes back, or sees the list drawn anew, finds it where it was.
+    list.scrollTop = top;
     render();
     main.onkey = (key) => {
       const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[key];

@@ -105,8 +105,9 @@
   async function poll() {
     try {
       const index = await agentrl.load("index", true);
-      // Who reads an episode is not disturbed: only what stands around it is drawn anew.
-      if (await take(index)) current() === "e" ? drawHeader() : route();
+      // Who reads an episode, types or chooses is not disturbed: only what stands around is drawn anew.
+      const busy = current() === "e" || document.activeElement instanceof HTMLInputElement || document.activeElement instanceof HTMLSelectElement;
+      if (await take(index)) busy ? drawHeader() : route();
       document.getElementById("live")?.classList.remove("lost");
     } catch {
       document.getElementById("live")?.classList.add("lost");

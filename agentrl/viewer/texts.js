@@ -65,7 +65,7 @@
       if (ids.length) box.append(el("div", { class: "dim" }, `${ids.length} tokens; their texts are unknown: no tokenizer was found`));
       return box;
     }
-    const most = Math.max(...chunk.advantage.map((value) => Math.abs(value || 0)));
+    const most = chunk.advantage.reduce((most, value) => Math.max(most, Math.abs(value || 0)), 0);
     const spans = ids.slice(0, 4000).map((id, place) => {
       const logprob = chunk.logprobs[at][place];
       const legal = (chunk.legal[at] || [])[place] || 0;
