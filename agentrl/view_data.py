@@ -19,7 +19,7 @@ from agentrl.view_turns import number
 T = TypeVar("T")
 
 FIGURES = ("episodes", "success", "progression", "return", "achievements", "length", "invalid_fraction", "errors")
-INTERVALS = ("success_ci95", "return_ci95", "achievements_ci95")
+INTERVALS = ("success_ci95", "progression_ci95", "return_ci95", "achievements_ci95")
 """What the table of tasks shows of an evaluation."""
 
 MOST_POINTS = 4000
@@ -111,16 +111,17 @@ def table(source: Source) -> list[dict[str, Any]]:
     """The lines of the table of tasks: task, player, figures with intervals; after a benchmark's tasks its totals."""
     lines = []
     if source.kind == "bench":
+        player = _player(source.results)
         for task, figures in _mapping(source.results.get("tasks")).items():
-            lines.append({"task": str(task), "player": "", **_figures(figures)})
+            lines.append({"task": str(task), "player": player, **_figures(figures)})
         for game, figures in _mapping(source.results.get("games")).items():
-            lines.append({"task": f"{game}: all tasks", "player": "", **_percent(figures)})
+            lines.append({"task": f"{game}: all tasks", "player": player, **_percent(figures)})
         if overall := _mapping(source.results.get("overall")):
-            lines.append({"task": "all games", "player": "", **_percent(overall)})
+            lines.append({"task": "all games", "player": player, **_percent(overall)})
         for task, figures in _mapping(source.results.get("reference")).items():
-            for player, entry in _mapping(figures).items():
+            for name, entry in _mapping(figures).items():
                 if isinstance(entry, dict):
-                    lines.append({"task": str(task), "player": str(player), **_figures(entry)})
+                    lines.append({"task": str(task), "player": f"reference: {name}", **_figures(entry)})
         return lines
     for player, group in evaluations(source.results).items():
         for task, figures in group.items():
@@ -139,13 +140,21 @@ def outcomes(source: Source) -> dict[tuple[str, int], dict[str, Any]]:
     return found
 
 
+def _player(results: Mapping[str, Any]) -> str:
+    """Who played a benchmark: the model, and the style of agent that asked it."""
+    model, style = results.get("model"), _dig(results, "agent", "style")
+    return ", ".join(str(part) for part in (model, style) if part)
+
+
 def _figures(figures: Any) -> dict[str, Any]:
     figures = _mapping(figures)
     line: dict[str, Any] = {name: _finite(figures.get(name)) for name in FIGURES}
+    if failed := _finite(figures.get("failed")):  # a benchmark's, which no score counts
+        line["errors"] = (line["errors"] or 0) + failed
     for name in INTERVALS:
         ends = figures.get(name)
         line[name] = [_finite(end) for end in ends] if isinstance(ends, list) and len(ends) == 2 else None
-    line["progression_ci95"] = _around(line["progression"], figures.get("progression_se"))
+    line["progression_ci95"] = line["progression_ci95"] or _around(line["progression"], figures.get("progression_se"))
     return line
 
 

@@ -11,7 +11,7 @@ agentrl.el = function (tag, attributes, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(2)) {
     if (child !== null && child !== undefined) element.append(child);
   }
   return element;

@@ -64,6 +64,7 @@
 
   function word(episode, name) {
     const value = episode[name];
+    if (name === "file") return agentrl.visible(value).replace(/^evaluation-/, "");
     if (name === "success") return value === null ? "–" : value ? "yes" : "no";
     if (name === "progression") return agentrl.number(value, 3);
     return typeof value === "number" && name !== "seed" ? agentrl.number(value) : agentrl.visible(String(value === null ? "–" : value).slice(0, 80));

@@ -19,8 +19,7 @@
       ["legal", chunk.error[at] ? "–" : chunk.valid[at] ? "yes" : "no: the default action was played", chunk.valid[at] ? "" : "bad"],
       ["reward", number(chunk.reward[at])],
       ...chunk.parts[at].map(([name, value]) => [`  ${visible(name)}`, number(value)]),
-      ["value", number(chunk.value[at])],
-      ["advantage", number(chunk.advantage[at])],
+      ...["value", "advantage"].filter((name) => chunk[name][at] !== null).map((name) => [name, number(chunk[name][at])]),
       ["finish", visible(chunk.finish_reason[at]), chunk.finish_reason[at] === "stop" ? "" : "warn"],
       ["reply", chunk.ids[at].length ? `${chunk.ids[at].length} tokens` : `${chunk.reply_text[at].length} characters`],
     ];
@@ -78,7 +77,7 @@
     const valued = chunk.value.some((value) => value !== null);
     if (valued) lines.push({ name: "value", colour: agentrl.cssColour("--run-1"), x, y: chunk.value });
     const jump = (turn) => go(turn - x[0]);
-    const chart = agentrl.chart(lines, { height: 130, cursor: x[at], onpick: jump, whole: true, zero: true, title: "return and value" });
+    const chart = agentrl.chart(lines, { height: 130, cursor: x[at], onpick: jump, whole: true, zero: true, title: valued ? "return and value" : "return" });
     const legend = el("div", { class: "legend" }, lines.map((line) => {
       const key = el("span", { class: "key" });
       key.style.background = line.colour;
@@ -186,6 +185,10 @@
       } else return false;
       return true;
     };
+    if (!episode.frames && !agentrl.state.index.live) {
+      frameNote.textContent = "No picture was drawn: agentrl view --serve draws what is opened, --frames N more beforehand.";
+      frameNote.hidden = false;
+    }
     if (episode.frames || agentrl.state.index.live) {
       try {
         frames = await agentrl.load(`${name}.frames`);

@@ -70,7 +70,7 @@
           el("tbody", {}, rows),
         ),
       ),
-      el("p", { class: "dim" }, "In brackets, 95 % intervals as results.json has them: Wilson for success, bootstrap over episodes for returns, 1.96 standard errors for progression."),
+      el("p", { class: "dim" }, "In brackets, 95 % intervals: those of results.json; of totals over tasks, 1.96 standard errors to each side. References were measured beforehand, by random and scripted play."),
     );
   };
 }

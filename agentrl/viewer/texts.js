@@ -25,7 +25,15 @@
     return flat.length === 2 && chunk.texts[flat[0]] !== "system" ? text.slice(Math.min(chunk.instruction, text.length)) : text;
   };
 
-  const opened = { instruction: false };
+  const MANY = 8;
+  const opened = { instruction: false, past: false };
+
+  // Folded away; once opened it stays so from turn to turn.
+  function folded(kind, label, ...content) {
+    const details = agentrl.el("details", { class: `part ${kind}`, open: opened[kind] }, agentrl.el("summary", {}, label), ...content);
+    details.addEventListener("toggle", () => (opened[kind] = details.open));
+    return details;
+  }
 
   agentrl.prompt = function (chunk, at) {
     const { el } = agentrl;
@@ -34,11 +42,14 @@
       const body = agentrl.text(text, { class: "words" });
       const label = el("span", { class: "label" }, kind === "instruction" ? "instruction" : kind === "past" ? `past · ${agentrl.visible(role)}` : "current observation");
       if (kind !== "instruction") return el("div", { class: `part ${kind} ${role === "assistant" ? "said" : ""}` }, label, body);
-      // What never changes is folded away; once opened it stays so from turn to turn.
-      const details = el("details", { class: `part ${kind}`, open: opened.instruction }, el("summary", {}, label, ` ${text.length} characters`), body);
-      details.addEventListener("toggle", () => (opened.instruction = details.open));
-      return details;
+      return folded("instruction", [label, ` ${text.length} characters`], body);
     });
+    const first = found.findIndex((part) => part.kind === "past");
+    const count = found.findLastIndex((part) => part.kind === "past") + 1 - first;
+    if (first >= 0 && count > MANY) {
+      const label = el("span", { class: "label" }, "past turns");
+      blocks.splice(first, 0, folded("past", [label, ` ${count} messages`], ...blocks.splice(first, count)));
+    }
     const dropped = chunk.dropped_turns[at];
     if (dropped) blocks.unshift(el("div", { class: "note" }, `${dropped} past turns did not fit and were left out`));
     return blocks.length ? blocks : [el("p", { class: "dim" }, "No messages were kept.")];
