@@ -140,7 +140,7 @@ class BenchConfig(Section):
         tokenizer = load_tokenizer(path)
         lm = load_lm(path, ModelConfig(path=path))
         device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
-        lm.to(device).eval()  # type: ignore[arg-type]
+        lm.to(device).eval()
         context = getattr(lm.config.get_text_config(), "max_position_embeddings", None) or 2**31
         room = context - self.max_tokens
         budget = min(room, self.max_prompt_tokens or room)

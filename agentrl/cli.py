@@ -29,6 +29,7 @@ from agentrl.arguments import (
     split,
 )
 from agentrl.cli_bench import commands as benchmark
+from agentrl.cli_compare import commands as comparing
 from agentrl.cli_export import commands as exporting
 from agentrl.cli_games import commands
 from agentrl.cli_learn import commands as learning
@@ -264,6 +265,7 @@ app.add_typer(commands)
 app.add_typer(exporting)
 app.add_typer(learning)
 app.add_typer(benchmark)
+app.add_typer(comparing)
 app.add_typer(viewing)
 
 

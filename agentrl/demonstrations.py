@@ -43,7 +43,8 @@ def _episode(game_id: str, options: dict[str, Any], seed: int) -> list[tuple[str
         player = game.scripted_player()
         if player is None:
             raise UserError(f"--agent few_shot: {game_id} has no scripted player to learn from; choose another style")
-        played, over = [], False
+        played: list[tuple[str, str]] = []
+        over = False
         while not over and len(played) < game.max_turns:
             action = player()
             played.append((observation.scene, action))

@@ -67,3 +67,48 @@ def explained_variance(values: ArrayLike, returns: ArrayLike) -> float:
     if returns_N.size == 0 or np.ptp(returns_N) == 0:
         return float("nan")
     return float(1 - np.var(returns_N - values_N) / np.var(returns_N))
+
+
+def paired_difference(
+    ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95, seed: int = 0, samples: int = 2000
+) -> tuple[float, float, float]:
+    """Mean of ours - theirs over episodes of the same seeds, and its percentile bootstrap interval over the pairs.
+
+    Raises:
+        ValueError: the lengths differ; there is no pair.
+    """
+    if len(ours) != len(theirs) or not len(ours):
+        raise ValueError(f"paired_difference: {len(ours)} and {len(theirs)} values; pairs are needed")
+    differences = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
+    return float(differences.mean()), *bootstrap_mean(differences.tolist(), confidence, seed, samples)
+
+
+def bootstrap_seeds(
+    runs: Sequence[Sequence[float]], confidence: float = 0.95, seed: int = 0, samples: int = 2000
+) -> tuple[float, float]:
+    """Interval of the mean over training seeds, each the mean of its episodes: runs are drawn with replacement, then
+    the episodes of each.
+
+    An empty sample, and a run without episodes, give (nan, nan).
+    """
+    if not runs or not all(len(run) for run in runs):
+        return float("nan"), float("nan")
+    arrays, rng = [np.asarray(run, dtype=np.float64) for run in runs], np.random.default_rng(seed)
+    means = np.empty(samples)
+    for sample in range(samples):
+        chosen = rng.integers(0, len(arrays), len(arrays))
+        means[sample] = np.mean([arrays[i][rng.integers(0, len(arrays[i]), len(arrays[i]))].mean() for i in chosen])
+    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def interquartile_mean(values: Sequence[float]) -> float:
+    """Mean of the middle half (Agarwal et al. 2021, arXiv 2108.13264): what is cut off weighs by its share, so that any
+    number of values has one. No value gives nan."""
+    array = np.sort(np.asarray(values, dtype=np.float64))
+    if not array.size:
+        return float("nan")
+    # Each value covers 1/n of [0, 1]; it weighs what of that lies within [1/4, 3/4].
+    edges = np.arange(array.size + 1) / array.size
+    weights = np.clip(edges[1:], 0.25, 0.75) - np.clip(edges[:-1], 0.25, 0.75)
+    return float(array @ weights / weights.sum())
