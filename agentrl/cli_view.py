@@ -24,7 +24,8 @@ commands = typer.Typer()
 )
 def view(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN_OR_RESULT...", help="Folders of runs and of benchmarks' results.")
+        list[Path],
+        typer.Argument(metavar="RUN_OR_RESULT", help="Runs, benchmarks' results, eval --out files."),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The page's folder; without it view/ in the first one.")
@@ -58,7 +59,8 @@ def view(
         return
     from agentrl.view import View
 
-    page = View(folders, out or folders[0] / "view", 0 if serve else frames, outcomes=frames > 0)
+    place = folders[0] if folders[0].is_dir() else folders[0].parent
+    page = View(folders, out or place / "view", 0 if serve else frames, outcomes=frames > 0)
     if not serve:
         page.refresh(tell=print)
         print(f"Open {page.out / 'index.html'}")

@@ -28,10 +28,10 @@ MOST_POINTS = 4000
 
 @dataclass(slots=True)
 class Source:
-    """A folder that is viewed.
+    """A folder that is viewed, or a file of figures.
 
     Attributes:
-        kind: `run`, of `agentrl train`, or `bench`.
+        kind: `run`, of `agentrl train`, `bench`, or `figures`, the JSON file of `agentrl eval`.
         notes: what could not be read, in one line each.
     """
 
@@ -45,6 +45,8 @@ class Source:
     @property
     def turn_files(self) -> list[Path]:
         """Evaluations in the order of play, then the updates of training."""
+        if self.kind == "figures":
+            return []
         if self.kind == "bench":
             return [path for path in [self.path / "turns.parquet"] if path.exists()]
         order = list(PLAYERS)
@@ -75,13 +77,17 @@ class Source:
 
 
 def open_source(path: Path) -> Source:
-    """Read a folder's small files. What is broken in it becomes a note.
+    """Read a folder's small files, or a file of figures. What is broken in a folder becomes a note.
 
     Raises:
-        UserError: no folder of a run or a benchmark.
+        UserError: no run, no benchmark, no such file.
     """
+    if path.is_file():
+        return _figures_file(path)
     if not path.is_dir():
-        raise UserError(f"{path}: no such folder; give the folder of a run (runs/NAME) or of a benchmark's results")
+        raise UserError(
+            f"{path}: no such folder or file; give a run (runs/NAME), a benchmark's results, or what eval --out wrote"
+        )
     if not any((path / name).exists() for name in ("config.yaml", "metrics.jsonl", "results.json", "turns.parquet")):
         raise UserError(f"{path}: neither a run nor a benchmark's results: it has no config.yaml and no results.json")
     notes: list[str] = []
@@ -91,6 +97,20 @@ def open_source(path: Path) -> Source:
     bench = results.get("kind") == "bench" or (path / "turns.parquet").exists()
     name = config.get("name") or path.resolve().name
     return Source(path, "bench" if bench else "run", str(name), config, results, notes)
+
+
+def _figures_file(path: Path) -> Source:
+    try:
+        results = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not the JSON that eval --out writes: {error}") from error
+    if not isinstance(results, dict) or not any(map(_is_figures, results.values())):
+        raise UserError(f"{path}: not what eval --out writes: no task with its episodes and return")
+    return Source(path, "figures", path.stem, {}, results)
+
+
+def _is_figures(value: Any) -> bool:
+    return isinstance(value, dict) and {"episodes", "return"} <= value.keys()
 
 
 def curves(source: Source) -> dict[str, Any]:
@@ -123,6 +143,10 @@ def table(source: Source) -> list[dict[str, Any]]:
                 if isinstance(entry, dict):
                     lines.append({"task": str(task), "player": f"reference: {name}", **_figures(entry)})
         return lines
+    if source.kind == "figures":
+        who = ", ".join(str(source.results[name]) for name in ("model", "player") if name in source.results)
+        played = [(task, figures) for task, figures in source.results.items() if _is_figures(figures)]
+        return [{"task": task, "player": who, **_figures(figures)} for task, figures in played]
     for player, group in evaluations(source.results).items():
         for task, figures in group.items():
             if "episodes" in figures:

@@ -195,6 +195,23 @@ def test_the_table_of_a_benchmark(tmp_path: Path) -> None:
     assert outcomes(source)["babyai/goto", 0]["success"] is True
 
 
+def test_the_table_of_what_eval_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    file.write_text(json.dumps({"model": "m", "player": "greedy", "babyai/goto": figures(0.5), "versions": {"a": "1"}}))
+    [line] = table(open_source(file))
+    assert (line["task"], line["player"], line["success"]) == ("babyai/goto", "m, greedy", 0.5)
+    for text in ("{", "[]", '{"episodes": 3}'):
+        file.write_text(text)
+        with pytest.raises(UserError, match="eval --out writes"):
+            open_source(file)
+
+
+def test_a_benchmarks_failed_episodes_are_errors(tmp_path: Path) -> None:
+    results = {"kind": "bench", "tasks": {"babyai/goto": {"episodes": 0, "failed": 3}}}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert table(open_source(tmp_path))[0]["errors"] == 3
+
+
 def test_broken_files_are_notes(tmp_path: Path) -> None:
     write_run(tmp_path / "demo")
     (tmp_path / "demo" / "results.json").write_text("{")

@@ -70,13 +70,19 @@ def test_curves_overlay_runs(chromium: Browser, page: str) -> None:
     chromium.open(page)
     assert chromium.js("document.querySelectorAll('.source').length") == 2
     assert chromium.js("document.querySelector('#metric').value") == "episode/success"
-    ink = "(() => { const c = document.querySelector('.big canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()"  # noqa: E501
-    both = chromium.js(ink)
+    # Charts are drawn once the page knows how wide they are.
+    pixels = "(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter(Boolean).length)"
+    drawn = f"{pixels}(document.querySelector('.big canvas')) > 2000"
+    chromium.wait(drawn)
     chromium.js("document.querySelectorAll('.source input')[1].click()")
-    assert 500 < chromium.js(ink) <= both
-    chromium.js("document.querySelectorAll('.source input')[1].click()")
+    chromium.wait(drawn)
+    chromium.js("document.querySelectorAll('.source input')[0].click()")
+    assert "No curves" not in chromium.text("main")
+    for box in (0, 1):
+        chromium.js(f"document.querySelectorAll('.source input')[{box}].click()")
+    chromium.wait(drawn)
     point = "canvas.dispatchEvent(new PointerEvent('pointermove', {clientX: canvas.getBoundingClientRect().left + 700, bubbles: true}))"  # noqa: E501
-    chromium.js(f"const canvas = document.querySelector('.big canvas'); {point}; 0")
+    chromium.js(f"(canvas => {point})(document.querySelector('.big canvas'))")
     assert "demo" in chromium.text(".big .tip")
 
 
@@ -150,6 +156,23 @@ def test_the_player_shows_the_turn(chromium: Browser, page: str) -> None:
     chromium.press("j")
     assert all("--good" in shade for shade in chromium.js(shades))
     assert "0.25" in chromium.text("#facts")
+
+
+def test_many_past_turns_are_folded(chromium: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "demo")
+    said = [{"role": role, "content": f"{role} {at}"} for at in range(6) for role in ("user", "assistant")]
+    turns = [turn(at, messages=[*said, {"role": "user", "content": f"now {at}"}]) for at in range(2)]
+    write_turns(tmp_path / "demo" / "turns" / "evaluation-after.parquet", turns)
+    View([tmp_path / "demo"], tmp_path / "page", frames=0).refresh()
+    chromium.open((tmp_path / "page" / "index.html").as_uri() + "#e/0/evaluation-after/0")
+    chromium.wait("document.querySelector('#prompt details')")
+    assert "12 messages" in chromium.text("#prompt details summary")
+    assert chromium.js("document.querySelectorAll('#prompt details .part').length") == 12
+    assert chromium.text("#prompt > .current .words") == "now 0"
+    chromium.js("document.querySelector('#prompt details').open = true")
+    chromium.wait("document.querySelector('#prompt details').open")
+    chromium.press("j")
+    assert chromium.js("document.querySelector('#prompt details').open")
 
 
 def test_the_picture_is_the_games_own(chromium: Browser, page: str, tmp_path: Path) -> None:
