@@ -106,8 +106,12 @@ def _make(game_id: str, options: Mapping[str, Any], draw: bool) -> TextEnv:
     game = envs.make(game_id, **options)
     if not draw or "rgb_array" not in game.metadata.get("render_modes", ()):
         return game
+    try:
+        drawing = envs.make(game_id, **{**options, "render_mode": "rgb_array"})
+    except Exception:  # it names a mode that it does not take
+        return game
     game.close()
-    return envs.make(game_id, **{**options, "render_mode": "rgb_array"})
+    return drawing
 
 
 def _show(result: Replay, game: TextEnv, scene: str, draw: bool) -> None:

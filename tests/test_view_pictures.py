@@ -149,6 +149,25 @@ def test_export_of_an_episode(run_dir: Path) -> None:
         assert opened.n_frames >= 4  # equal pictures in a row are one
 
 
+def test_export_of_a_text_game(tmp_path: Path) -> None:
+    write_run(tmp_path / "demo")
+    turns = played("toytext/frozenlake", seed=3)
+    write_turns(tmp_path / "demo" / "turns" / "evaluation-after.parquet", turns)
+    film = tmp_path / "film.gif"
+    result = CliRunner().invoke(app, ["view", str(tmp_path / "demo"), "--episode", "0", "--gif", str(film)])
+    assert result.exit_code == 0, result.output
+    with Image.open(film) as opened:
+        assert opened.size[0] == 640
+        assert 2 <= opened.n_frames <= len(turns) + 1
+
+
+def test_a_game_that_does_not_take_its_own_mode_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = played("toytext/frozenlake", seed=3)
+    monkeypatch.setattr("agentrl.envs.toytext.ToyText.metadata", {"render_modes": ["rgb_array"]})
+    found = replay("toytext/frozenlake", {}, 3, [turn.action for turn in turns], [turn.reward for turn in turns])
+    assert (found.note, found.frames, len(found.scenes)) == ("", [], len(turns) + 1)
+
+
 @pytest.mark.parametrize(
     ("episode", "said"),
     [
