@@ -60,7 +60,7 @@ agentrl.replace = function (parent, ...children) {
 
 // Control characters, marks of writing direction and lone surrogates could hide or reorder text: they become signs.
 {
-  const hidden = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+  const hidden = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
   agentrl.visible = (text) =>
     String(text).replace(hidden, (sign) => {
       const code = sign.charCodeAt(0);

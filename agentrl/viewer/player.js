@@ -96,12 +96,16 @@
       shadeNote.textContent = choice.shade === "logprob" ? "darker: less likely; underlined: the only legal token" : "green: better than expected, red: worse; one a turn";
       chart.setCursor(x[at]);
       if (advantages) advantages.setCursor(x[at]);
+      draw();
+      history.replaceState(null, "", agentrl.address(episode, at));
+    }
+
+    function draw() {
       const drawn = frames && agentrl.drawFrame(canvas, frames, at);
       canvas.classList.toggle("coarse", canvas.width < 256);
       canvas.hidden = !drawn;
       scene.hidden = Boolean(drawn);
       if (!drawn) agentrl.replace(scene, agentrl.text(agentrl.scene(chunk, at), { class: "words" }));
-      history.replaceState(null, "", agentrl.address(episode, at));
     }
 
     function go(to) {
@@ -198,7 +202,7 @@
       if (main.token !== token) return;
       frameNote.textContent = visible(frames.note);
       frameNote.hidden = !frames.note;
-      show();
+      draw();
     }
   };
 }
