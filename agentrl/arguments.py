@@ -91,8 +91,8 @@ def model_and_recipe(model: str) -> tuple[str, Path | None]:
         if not found:
             raise UserError(f"{model}: this run has no finished checkpoint yet")
         return str(found[-1]), path / "config.yaml"
-    run = path.parent.parent
-    known = path.parent.name == "checkpoints" and (run / "config.yaml").is_file()
+    run = path.parent if path.name == "best" else path.parent.parent
+    known = (path.name == "best" or path.parent.name == "checkpoints") and (run / "config.yaml").is_file()
     return model, run / "config.yaml" if known else None
 
 

@@ -174,6 +174,9 @@ class CheckpointConfig(Section):
 
     every: NonNegative = Field(default=10, description="updates between checkpoints; 0: only at the end")
     keep: Positive = Field(default=2, description="newest checkpoints kept")
+    best: bool = Field(
+        default=True, description="with evaluation.every, keep the policy of the best evaluation in best/, too"
+    )
 
 
 class TrackingConfig(Section):

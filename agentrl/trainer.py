@@ -18,6 +18,7 @@ from agentrl import checkpoint
 from agentrl.agents import Agent, RandomAgent
 from agentrl.alarms import Alarms
 from agentrl.assembly import assemble
+from agentrl.best import best_evaluation, save_best
 from agentrl.callbacks import Callback
 from agentrl.checkpoint import Checkpoints, Progress
 from agentrl.collected_metrics import collected_metrics
@@ -218,6 +219,7 @@ class Trainer:
                 write_turns(self.run_dir / "turns" / f"evaluation-{name}.parquet", kept)
         self._tell("on_evaluation", name, results)
         self.progress.evaluations[name] = results
+        self._keep_best(name)
 
     def save_checkpoint(self) -> None:
         """Write the state of the last finished update, once; turns that were collected since are played again."""
@@ -255,6 +257,13 @@ class Trainer:
         self.collector = Collector(self._slots(), agent)
         if config.checkpoint.every:
             self.save_checkpoint()
+
+    def _keep_best(self, name: str) -> None:
+        """Copy the policy to best/ if no evaluation of this run's updates was better than the one called `name`."""
+        if not self.config.checkpoint.best or not name.startswith(("update-", "after")) or name == "after_greedy":
+            return
+        if best_evaluation(self.progress.evaluations, self.config.game.id) == name and self.is_main:
+            save_best(self.run_dir, self.parts, name, self.progress.evaluations[name])
 
     def _last_evaluations(self) -> None:
         for name in self._ahead():
