@@ -12,8 +12,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+# On busy cores an example takes as long as it takes; endless ones meet pytest's own timeout.
+settings.register_profile("agentrl", deadline=None)
+settings.load_profile("agentrl")
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,8 @@ def test_ci_runs():
         "ruff check",
         "ruff format --check",
         "mypy",
-        'pytest -q -m "not slow"',
+        "pytest -q ",
+        '-m "not slow"',
         "agentrl train experiments/",
     ):
         assert command in plan
