@@ -218,8 +218,8 @@ def test_imitate(run, behind):
     result = run("imitate", QUICKSTART, "--imitation.episodes=3", "--out", "warm")
     assert json.loads(result.stdout) == {"loss": 0.1}
     run("imitate", QUICKSTART)
-    assert calls[0] == ((load_config(QUICKSTART, ["--imitation.episodes=3"]), Path("warm")), {})
-    assert calls[1] == ((load_config(QUICKSTART), Path("runs/quickstart-imitation")), {})
+    assert calls[0] == ((load_config(QUICKSTART, ["--imitation.episodes=3"]), Path("warm"), None), {})
+    assert calls[1] == ((load_config(QUICKSTART), Path("runs/quickstart-imitation"), None), {})
 
 
 def test_play(run):

@@ -148,7 +148,7 @@ def test_the_wheel_holds_every_file(wheel):
         Path(name, path.relative_to(ROOT / folder)).as_posix()
         for name, folder in FOLDERS.items()
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix in {".py", ".yaml", ".j2", ".json", ".typed"}
+        if path.is_file() and path.suffix in {".py", ".yaml", ".j2", ".json", ".typed", ".html", ".js", ".css"}
     }
     assert packed == expected
 
