@@ -260,7 +260,8 @@ class Trainer:
 
     def _keep_best(self, name: str) -> None:
         """Copy the policy to best/ if no evaluation of this run's updates was better than the one called `name`."""
-        if not self.config.checkpoint.best or not name.startswith(("update-", "after")) or name == "after_greedy":
+        wanted = self.config.checkpoint.best and self.config.evaluation.every
+        if not wanted or not (name.startswith("update-") or name == "after"):
             return
         if best_evaluation(self.progress.evaluations, self.config.game.id) == name and self.is_main:
             save_best(self.run_dir, self.parts, name, self.progress.evaluations[name])

@@ -404,7 +404,7 @@ def test_a_mistake_shows_before_anything_is_written(tmp_path: Path, sections: di
 def test_the_players_replies_must_fit_the_engine(tmp_path: Path) -> None:
     sections: dict[str, Any] = {"imitation": {"episodes": 2}, "engine": {"max_reply_tokens": 1}}
     config = recipe(tmp_path, evaluation={"episodes": 0}, **sections)
-    with pytest.raises(UserError, match=r"engine\.max_reply_tokens = 1: the scripted player's replies have 2"):
+    with pytest.raises(UserError, match=r"engine\.max_reply_tokens = 1: what is imitated has 2"):
         Trainer(config).fit()
 
 
