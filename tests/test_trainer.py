@@ -89,8 +89,9 @@ def test_the_run_directory(run: Run) -> None:
     expected += [f"turns/update-00000{i}.parquet" for i in (2, 4)]
     expected += [f"turns/evaluation-{name}.parquet" for name in ("before", "update-2", "after", "after_greedy")]
     files = ["model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
-    files += ["chat_template.jinja", "value.safetensors", "optimizer.safetensors", "state.json"]
-    files += ["games-0.json", "rng-0.safetensors"]
+    files += ["chat_template.jinja", "value.safetensors"]
+    expected += [f"best/{name}" for name in (*files, "evaluation.json")]
+    files += ["optimizer.safetensors", "state.json", "games-0.json", "rng-0.safetensors"]
     expected += [f"checkpoints/step-{i}/{name}" for i in (3, 4) for name in files]
     assert {name for name in found if not name.startswith("tensorboard/")} == set(expected)
     assert load_config(run.folder / "config.yaml", []) == run.trainer.config
