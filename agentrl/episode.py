@@ -7,13 +7,14 @@ the turn keeps its place, marked with the error.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import NotRequired, TypedDict
 from zlib import crc32
 
 from agentrl import answers, faults
 from agentrl.engines.base import Reply
 from agentrl.envs import Observation, TextEnv
+from agentrl.episode_records import Episode as Episode
+from agentrl.episode_records import PlayedTurn as PlayedTurn
+from agentrl.episode_records import SlotState as SlotState
 from agentrl.errors import UserError
 from agentrl.faults import ENGINE, PROMPT_TOO_LONG, GameFault, fault_of
 from agentrl.memory import Memory, PastTurn
@@ -34,53 +35,6 @@ OWN_FILES = (__file__, answers.__file__)
 
 class GameBroken(UserError):
     """A game failed to start, several seeds in a row."""
-
-
-@dataclass(slots=True)
-class Episode:
-    """What is known of a finished episode. `success` and `progression` are the game's own words.
-
-    One that broke has its `error`, and the length, return and achievements that it had until then. One that failed to
-    begin has an error that starts with "reset: ".
-
-    Attributes:
-        achievements: those unlocked; None where the game has none.
-        achievable: all that the game has, unlocked or not.
-        context_full: whether it was cut because the next prompt did not fit; None where prompts do not grow.
-    """
-
-    game: str
-    seed: int
-    length: int
-    game_return: float
-    success: bool | None
-    progression: float | None
-    error: str | None
-    invalid_turns: int = 0
-    achievements: tuple[str, ...] | None = None
-    achievable: tuple[str, ...] = ()
-    context_full: bool | None = None
-    turns: list[Turn] = field(default_factory=list)
-
-
-class PlayedTurn(TypedDict):
-    """What replays a turn: the reply as text (as `ids`, too, where prompts are made of them; its number of `tokens`
-    where rewards may ask for it), the action executed."""
-
-    reply: str
-    action: str
-    valid: bool
-    ids: NotRequired[list[int]]
-    tokens: NotRequired[int]
-
-
-class SlotState(TypedDict):
-    """An unfinished episode is its seed plus its actions; replies rebuild the memory."""
-
-    episode: int
-    seed: int
-    played: list[PlayedTurn]
-    prompt_crc: int
 
 
 class GameSlot:
