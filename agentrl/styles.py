@@ -71,8 +71,7 @@ class Templates:
         file = _style_file(name)
         self.style = load_words(Style, file)
         self.system, self.past, self.current, self.reply, self.invalid = (
-            template(getattr(self.style, field), names, f"{file}: {field}", clean)
-            for field, names in VARIABLES.items()
+            template(getattr(self.style, field), names, f"{file}: {field}", clean) for field, names in VARIABLES.items()
         )
         told = self.reply(PROBE, "", "", "")
         if told != PROBE and not told.endswith(f"{MARKER} {PROBE}"):
