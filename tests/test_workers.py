@@ -344,10 +344,10 @@ def test_c18_what_a_game_says_is_shown_once_with_its_traceback_and_harmless(
 
 def test_a_process_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentrl.worker_handle.BOOT", "import nothing_of_that_name")
-    pool, before = WorkerPool(WorkersConfig(processes=1)), children()
+    pool, before = WorkerPool(WorkersConfig(processes=1)), set(children())
     with pytest.raises(UserError, match=r"a worker process does not start: .*status 1: .*nothing_of_that_name"):
         pool.open(GAME, {}).reset(seed=1)
-    assert children() == before
+    assert set(children()) <= before
 
 
 # What is left behind
@@ -387,6 +387,7 @@ def descriptors() -> list[str]:
 
 
 def test_c18_a_thousand_episodes_leave_nothing_behind(tmp_path: Path) -> None:
+    gc.collect()  # what earlier tests left to be collected is not to go in the middle
     before, trail = (descriptors(), children()), tmp_path / "trail"
     pool = WorkerPool(WorkersConfig(processes=2, reset_seconds=30.0))
     options = {"fault": "os._exit", "every": 250, "turns": 2, "at": 1, "trail": str(trail)}
@@ -397,12 +398,13 @@ def test_c18_a_thousand_episodes_leave_nothing_behind(tmp_path: Path) -> None:
     episodes, open_files = collector.collect(20).episodes, len(descriptors())
     while len(episodes) < 1000:
         episodes += collector.collect(40).episodes
-    assert len(descriptors()) == open_files
-    assert len(children()) == len(before[1]) + 2
+    assert len(descriptors()) <= open_files
+    assert len(set(children()) - set(before[1])) == 2
     assert pool.replaced == sum(episode.error is not None for episode in episodes) == 4
     collector.close()
     pool.close()
-    assert (descriptors(), children()) == before
+    assert len(descriptors()) <= len(before[0])
+    assert set(children()) <= set(before[1])
     assert trail.read_text().count("closed") == 4
 
 
@@ -474,14 +476,15 @@ def test_workers_end_with_a_trainer_that_is_killed(tmp_path: Path, hangs: bool) 
 
 
 def test_a_pool_that_is_dropped_leaves_no_process() -> None:
-    before, pool = children(), WorkerPool(WorkersConfig(processes=1))
+    gc.collect()
+    before, pool = set(children()), WorkerPool(WorkersConfig(processes=1))
     game = pool.open(GAME, {})
     game.reset(seed=1)
     game.close()
-    assert len(children()) == len(before) + 1
+    assert len(set(children()) - before) == 1
     del pool, game
     gc.collect()
-    assert children() == before
+    assert set(children()) <= before
 
 
 def test_a_closed_pool_starts_again(pool: WorkerPool) -> None:
