@@ -147,7 +147,10 @@ def load_reward_model(path: str, new_head: bool = False) -> tuple[PreTrainedMode
     Raises:
         UserError: it cannot be loaded, has another number of outputs, or has no score head and is given none.
     """
-    tokenizer = load_tokenizer(path)
+    try:
+        tokenizer = load_tokenizer(path)
+    except UserError as error:
+        raise UserError(str(error).replace(f"model.path = {path}", f"reward model {path}")) from error
     try:
         with no_progress_bars():
             model, report = AutoModelForSequenceClassification.from_pretrained(
