@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from agentrl.arguments import examples, require_writable
-from agentrl.errors import UserError, did_you_mean
+from agentrl.errors import UserError, did_you_mean, one_line
 
 commands = typer.Typer()
 
@@ -67,8 +67,8 @@ def compare(
     chosen = shared_metric(found, metric)
     data = rows_of(found, chosen, tasks_of(found, chosen), rows)
     print_comparison(data, names)
-    for line in differing(found):
-        print(f"note: {line}")
+    for line in [*(note for entry in found for note in entry.notes), *differing(found)]:
+        print(one_line(f"note: {line}"))
     if out is not None:
         require_writable(out)
         if out.suffix in DRAWN:

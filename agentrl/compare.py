@@ -62,6 +62,8 @@ class Entry:
     settings: dict[str, Any]
     overall: tuple[float, float] | None = None
     """Progression in percent and its standard error, of a benchmark."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader of the figures must know, a line each."""
 
 
 def load_entry(argument: str) -> Entry:
@@ -70,6 +72,7 @@ def load_entry(argument: str) -> Entry:
     Raises:
         UserError: there is no such folder or file, it holds no results, or no evaluation of that name.
     """
+    argument = argument.rstrip("/") or argument
     path, player = Path(argument), ""
     if not path.exists() and ":" in argument:
         folder, _, player = argument.rpartition(":")
@@ -108,7 +111,9 @@ def pooled(name: str, entries: Sequence[Entry]) -> Entry:
         low, high = bootstrap_seeds(known)
         mean = float(np.mean([figure.mean for figure in found]))
         figures[place] = Figure(mean, low, high, sum(figure.episodes for figure in found))
-    return Entry(name, figures, entries[0].settings)
+    notes = [note for entry in entries for note in entry.notes]
+    notes += [f"within the group {name}, {line}" for line in differing(entries)]
+    return Entry(name, figures, entries[0].settings, notes=notes)
 
 
 def shared_metric(entries: Sequence[Entry], asked: str | None) -> Metric:
@@ -155,7 +160,9 @@ def difference(ours: Figure, theirs: Figure) -> tuple[float, float, float] | Non
 def differing(entries: Sequence[Entry]) -> list[str]:
     """A line for each setting in which the entries were not played alike."""
     lines = []
-    for name in PLAYED_WITH:
+    everywhere = set.intersection(*(set(entry.settings) for entry in entries))
+    of_games = sorted(name for name in everywhere if name.startswith(("game.", "options of ", "turns of ")))
+    for name in (*PLAYED_WITH, *of_games):
         values = [entry.settings.get(name, "?") for entry in entries]
         if len({json.dumps(value, sort_keys=True) for value in values}) > 1:
             told = ", ".join(f"{entry.name}: {_short(value)}" for entry, value in zip(entries, values, strict=True))
@@ -165,7 +172,13 @@ def differing(entries: Sequence[Entry]) -> list[str]:
 
 def _bench(argument: str, results: dict[str, Any]) -> Entry:
     figures: dict[tuple[Metric, str], Figure] = {}
+    settings, notes = dict(results["settings"]), []
     for task, row in results["tasks"].items():
+        settings |= {f"options of {task}": row.get("options"), f"turns of {task}": row.get("max_turns")}
+        failed = sum(one["error"] is not None for one in row["episodes_list"])
+        if failed:
+            told = f"{failed} of {len(row['episodes_list'])} episodes of {task} failed and are in no figure"
+            notes.append(f"{argument}: {told}")
         played = [one for one in row["episodes_list"] if one["error"] is None]
         for metric in METRICS:
             values = {
@@ -177,7 +190,7 @@ def _bench(argument: str, results: dict[str, Any]) -> Entry:
                 figures[metric, task] = _figure(metric, values)
     overall = results["overall"]
     told = None if overall["progression"] is None else (overall["progression"], overall["standard_error"])
-    return Entry(argument, figures, dict(results["settings"]), told)
+    return Entry(argument, figures, settings, told, notes)
 
 
 def _run(argument: str, results: dict[str, Any], player: str) -> Entry:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,8 @@ def draw(data: dict[str, Any], names: Sequence[str], file: Path) -> None:
                 continue
             height = place + (number - (len(names) - 1) / 2) * 0.8 / max(1, len(names))
             label = _plain(name) if place == next(i for i, r in enumerate(rows) if r["entries"][name]) else None
-            error = [[max(0.0, cell["mean"] - cell["low"])], [max(0.0, cell["high"] - cell["mean"])]]
+            low, high = (cell["mean"] if cell[end] is None else cell[end] for end in ("low", "high"))
+            error = [[max(0.0, cell["mean"] - low)], [max(0.0, high - cell["mean"])]]
             axes.errorbar(cell["mean"], height, xerr=error, fmt="o", ms=4, color=f"C{number}", label=label)
     marks = [(row["reference"]["random"], place) for place, row in enumerate(rows) if "random" in row["reference"]]
     if marks:
@@ -122,7 +124,8 @@ def draw(data: dict[str, Any], names: Sequence[str], file: Path) -> None:
 
 
 def _cell(figure: Figure) -> dict[str, Any]:
-    return {"mean": figure.mean, "low": figure.low, "high": figure.high, "episodes": figure.episodes}
+    low, high = (None if isnan(end) else end for end in (figure.low, figure.high))
+    return {"mean": figure.mean, "low": low, "high": high, "episodes": figure.episodes}
 
 
 def _heads(data: dict[str, Any], names: Sequence[str]) -> list[str]:
@@ -139,11 +142,17 @@ def _has_pairs(data: dict[str, Any]) -> bool:
 
 def _texts(data: dict[str, Any], row: dict[str, Any], names: Sequence[str]) -> list[str]:
     cells = [row["entries"][name] for name in names]
-    texts = ["" if c is None else f"{c['mean']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in cells]
+    texts = ["" if c is None else _with_interval(c) for c in cells]
     if _has_pairs(data):
         others = [row["difference_to_first"].get(name) for name in names[1:]]
         texts += ["" if d is None else f"{d[0]:+.3f} [{d[1]:+.3f}, {d[2]:+.3f}]" for d in others]
     return texts + [f"{row['reference'][player]:.3f}" if player in row["reference"] else "" for player in PLAYERS]
+
+
+def _with_interval(cell: dict[str, Any]) -> str:
+    """An evaluation of a run tells no interval of its progression."""
+    interval = "" if cell["low"] is None else f" [{cell['low']:.3f}, {cell['high']:.3f}]"
+    return f"{cell['mean']:.3f}{interval}, n = {cell['episodes']}"
 
 
 def _published(figure: dict[str, float | None]) -> str:

@@ -40,7 +40,13 @@ def bootstrap_mean(
     if array.size == 0:
         return float("nan"), float("nan")
     rng = np.random.default_rng(seed)
-    means = [array[rng.integers(0, array.size, array.size)].mean() for _ in range(samples)]
+    at_a_time = max(1, 2**22 // array.size)  # numbers in memory, not samples
+    means = np.concatenate(
+        [
+            array[rng.integers(0, array.size, (min(at_a_time, samples - start), array.size))].mean(axis=1)
+            for start in range(0, samples, at_a_time)
+        ]
+    )
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 

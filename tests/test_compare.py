@@ -149,6 +149,34 @@ def test_settings_that_move_a_score_are_said(tmp_path: Path) -> None:
     assert "played with different history: " in differing([one, two])[0]
 
 
+def test_what_failed_and_how_games_were_played_is_said(tmp_path: Path) -> None:
+    one, two = (bench(tmp_path / name, {"babyai/goto": [1.0, 0.0]}) for name in ("one", "two"))
+    content = json.loads((two / "results.json").read_text())
+    row = content["tasks"]["babyai/goto"]
+    row["episodes_list"].append(row["episodes_list"][0] | {"seed": 999, "error": "engine: lost"})
+    row |= {"options": {"num_dists": 8}, "max_turns": 64}
+    (two / "results.json").write_text(json.dumps(content))
+    told = " ".join(compare(one, f"{two}/").split())
+    assert "1 of 3 episodes of babyai/goto failed and are in no figure" in told
+    assert "played with different options of babyai/goto" in told
+    assert "played with different turns of babyai/goto" in told
+    assert "n = 2" in told
+    assert "given twice" in compare(one, f"{one}/", status=2)
+    grouped = compare("--group", f"both={one},{two}", one)
+    assert "within the group both, played with different options" in " ".join(grouped.split())
+
+
+def test_a_figure_without_an_interval_has_none(tmp_path: Path) -> None:
+    folder = run(tmp_path / "r", 0.5)
+    content = json.loads((folder / "results.json").read_text())
+    content["after"]["babyai/goto"]["progression"] = 0.25
+    (folder / "results.json").write_text(json.dumps(content))
+    assert "0.250, n = 10" in compare(folder, "--metric", "progression", "--out", tmp_path / "c.json")
+    data = json.loads((tmp_path / "c.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert data["rows"][0]["entries"][str(folder)]["low"] is None
+    compare(folder, "--metric", "progression", "--out", tmp_path / "c.svg")
+
+
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:
     one = bench(tmp_path / "one", {"babyai/goto": [1.0, 0.0, 1.0], "crafter": [0.5, 0.25]})
     two = bench(tmp_path / "two", {"babyai/goto": [1.0, 1.0, 1.0], "crafter": [0.5, 0.5]}, {"history": 4})
