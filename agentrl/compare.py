@@ -177,8 +177,8 @@ def _bench(argument: str, results: dict[str, Any]) -> Entry:
         settings |= {f"options of {task}": row.get("options"), f"turns of {task}": row.get("max_turns")}
         failed = sum(one["error"] is not None for one in row["episodes_list"])
         if failed:
-            told = f"{failed} of {len(row['episodes_list'])} episodes of {task} failed and are in no figure"
-            notes.append(f"{argument}: {told}")
+            share = f"{failed} of {len(row['episodes_list'])} episodes of {task}"
+            notes.append(f"{argument}: {share} failed and are in no figure")
         played = [one for one in row["episodes_list"] if one["error"] is None]
         for metric in METRICS:
             values = {
